@@ -1,0 +1,160 @@
+"""Turn-taking: one task for each busy lane does what the lane says.
+
+Job: wake a lane when something happened, run its steps one after the other, and hold no lane longer than its turn.
+Rules: the end of a turn and the begin of the next happen in one synchronous stretch; bookkeeping comes after (G3). A
+turn is never cancelled by a client (G8). Reads of counts go beside the lane. A fault inside a turn ends the turn, not
+the lane.
+Must not know: what a submission is, how counts are read, what an answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from relay.lanes import Ask, Effect, Go, Rest, Sleep, TurnAway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.errors import Refusal
+    from relay.lanes import Lane, LaneBook, Reading, Ticket
+    from relay.tasks import TaskOwner
+
+T = TypeVar("T")
+
+SWEEP_S: Final = 0.25
+"""How often overdue tickets are looked for."""
+
+
+class Work(Protocol[T]):
+    """What is done at a turn and beside it (`relay.submit`). Raises only for faults."""
+
+    async def settle(self, lane: Lane[T], ticket: Ticket[T]) -> Effect:
+        """Carry the submission out; return as soon as the upstream has answered, or never will."""
+
+    async def read_counts(self, lane: Lane[T], reading: Reading[T]) -> int | None:
+        """The pending count (None: not to be had). Takes out of the lane what ``reading`` judges to be spent."""
+
+    def turned_away(self, ticket: Ticket[T], refusal: Refusal) -> None:
+        """``ticket`` left the lane without a turn."""
+
+    def broken(self, ticket: Ticket[T], error: BaseException) -> None:
+        """`settle` raised: a fault of ours."""
+
+
+class Turns(Generic[T]):
+    """Runs the lanes of a book."""
+
+    def __init__(
+        self, book: LaneBook[T], work: Work[T], owner: TaskOwner, report: Callable[[str, BaseException], None],
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._book = book
+        self._work = work
+        self._owner = owner
+        self._report = report
+        self._clock = clock
+        self.running = 0
+
+    def wake(self, lane: Lane[T]) -> None:
+        """Something happened in ``lane``: a ticket came, or a read ended. Starts its task if it has none."""
+        runner = lane.runner
+        if runner is None:
+            runner = lane.runner = _Runner()
+            self._owner.start("lane", self._run(lane, runner))
+        else:
+            runner.wake()
+
+    async def sweep_forever(self) -> None:
+        """Turn overdue tickets away, whoever holds their lane."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """One round of `sweep_forever`."""
+        now = self._clock()
+        for lane in self._book.busy_lanes():
+            if late := lane.overdue(now):
+                self._turn_away(late)
+                self.wake(lane)
+
+    def turn_all_away(self, refusal: Refusal) -> None:
+        """Whatever still waits is refused; what holds its lane goes on (G12)."""
+        for lane in self._book.busy_lanes():
+            self._turn_away(lane.turn_all_away(refusal))
+            self.wake(lane)
+
+    async def _run(self, lane: Lane[T], runner: _Runner) -> None:
+        while True:
+            step = lane.decide(self._clock())
+            match step:
+                case Go(ticket):
+                    lane.granted(ticket)
+                    effect = await self._turn(lane, ticket)
+                    lane.released(ticket, effect, self._clock())
+                case Ask():
+                    self._owner.start("counts", self._read(lane, lane.asked(self._clock())))
+                case TurnAway():
+                    self._turn_away(step)
+                case Sleep(until):
+                    await runner.sleep(until, self._clock)
+                case Rest():
+                    # No await between the lane's word that it is empty and its leaving the busy ones.
+                    lane.runner = None
+                    self._book.rest(lane)
+                    return
+
+    async def _turn(self, lane: Lane[T], ticket: Ticket[T]) -> Effect:
+        self.running += 1
+        try:
+            return await self._work.settle(lane, ticket)
+        except Exception as error:  # noqa: BLE001 - a fault in one turn must not end the lane
+            self._work.broken(ticket, error)
+            return Effect.DOUBTFUL
+        finally:
+            self.running -= 1
+
+    async def _read(self, lane: Lane[T], reading: Reading[T]) -> None:
+        pending = None
+        try:
+            pending = await self._work.read_counts(lane, reading)
+        except Exception as error:  # noqa: BLE001 - a lane must never wait for a read that died
+            self._report("counts", error)
+        if full := lane.told(reading, pending, self._clock()):
+            self._turn_away(full)
+        self.wake(lane)
+
+    def _turn_away(self, leaving: TurnAway[T]) -> None:
+        for ticket, refusal in leaving.tickets:
+            self._work.turned_away(ticket, refusal)
+
+
+class _Runner:
+    """Where a lane's task sleeps, and how it is woken; a wake while it is at work is not lost."""
+
+    __slots__ = ("_bed", "_woken")
+
+    def __init__(self) -> None:
+        self._bed: asyncio.Future[None] | None = None
+        self._woken = False
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._bed is not None and not self._bed.done():
+            self._bed.set_result(None)
+
+    async def sleep(self, until: float | None, clock: Callable[[], float]) -> None:
+        """Until woken, or ``until``."""
+        if not self._woken:
+            loop = asyncio.get_running_loop()
+            self._bed = loop.create_future()
+            timer = None if until is None else loop.call_later(max(0.0, until - clock()), self.wake)
+            try:
+                await self._bed
+            finally:
+                self._bed = None
+                if timer is not None:
+                    timer.cancel()
+        self._woken = False
