@@ -1,0 +1,397 @@
+"""THE path of a transaction: `enter`, then `settle`. Read this file first.
+
+    enter    synchronous: decode → stateless prechecks → the same bytes in flight? attach → lane → ticket
+    settle   at the lane's turn: stateful prechecks → send → verdict → (look up, resend) → release → answer
+
+Rules
+- `enter` does not await: a submission's place is decided at the instant its request is complete (G2).
+- A submission belongs to its lane, not to a connection (G8): clients wait for its ``outcome``, and may stop waiting.
+- Whatever may have been sent is answered with failure only when that is proven (G6).
+- Equal submissions in flight are one (G7); once finished, nothing is answered from memory.
+Must not know: HTTP, WebSocket, batches, how turns are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import orjson
+import structlog
+
+from relay import errors, jsonrpc, methods, prechecks, transaction
+from relay.errors import Refusal
+from relay.lanes import Effect, LaneBook, lane_key
+from relay.resolve import Resolver, judge
+from relay.telemetry.metrics import DISPOSITIONS, REFUSALS
+from relay.turns import Turns
+from relay.upstream.client import Answered, Lost, NotSent
+from relay.verdict import Disposition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.config import Settings
+    from relay.lanes import Lane, Reading, Ticket
+    from relay.methods import Method, Request
+    from relay.tasks import TaskOwner
+    from relay.telemetry.metrics import Metrics
+    from relay.transaction import SignedTransaction
+    from relay.upstream.accounts import Accounts
+    from relay.upstream.client import Attempt, UpstreamClient
+    from relay.upstream.identity import Identity
+
+ANSWER_SHARE_S: Final = 5.0
+"""Of a submission's time, at most this much is kept for finding out what became of it when the node stays silent."""
+
+RECEIPT_WAITS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+"""Between looks for a receipt; the last one repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The node has the transaction. ``result`` is the text of the answer's result."""
+
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The node refused it. ``error`` is the text of its error, as it came."""
+
+    error: bytes
+
+
+Outcome = Accepted | Declined | Refusal
+
+
+class Submission:
+    """One transaction on its way, for however many clients that sent it."""
+
+    __slots__ = ("arrived", "copies", "held_since", "outcome", "request", "transaction", "verdict")
+
+    def __init__(self, request: Request, signed: SignedTransaction, arrived: float) -> None:
+        self.request = request
+        self.transaction = signed
+        self.arrived = arrived
+        self.held_since: float | None = None
+        self.copies = 0
+        self.verdict = ""
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def __repr__(self) -> str:
+        return f"<submission {self.transaction.hash}: nonce {self.transaction.nonce} of {self.transaction.sender}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One client's request and the submission that it made or joined."""
+
+    request: Request
+    submission: Submission
+
+
+class Unordered:
+    """A transaction of a type that the relay does not know: it passes through without a lane."""
+
+    __slots__ = ()
+
+
+UNORDERED: Final = Unordered()
+
+
+class Submitter:
+    """Takes submissions in, and carries them out when their lane says so."""
+
+    def __init__(  # noqa: PLR0913 - the composition root hands it every room below
+        self,
+        *,
+        settings: Settings,
+        client: UpstreamClient,
+        accounts: Accounts,
+        identity: Identity,
+        owner: TaskOwner,
+        metrics: Metrics,
+        report: Callable[[str, BaseException], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._accounts = accounts
+        self._identity = identity
+        self._owner = owner
+        self._report = report
+        self._clock = clock
+        self._resolver = Resolver(client=client, accounts=accounts, facts=identity, metrics=metrics, clock=clock)
+        self.book: LaneBook[Submission] = LaneBook(settings.ordering)
+        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock)
+        self._inflight: dict[tuple[str, bytes], Submission] = {}
+        self._closing: asyncio.Event = asyncio.Event()
+        self._draining = False
+        self._unknown_types: set[int] = set()
+        self._log = structlog.get_logger("relay.submit")
+        self._count(metrics)
+
+    def _count(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._waits = metrics.lane_wait.cell("local")
+        self._holds = metrics.lane_hold.cell("local")
+        self._attached = metrics.attached.cell()
+        self._unordered = metrics.unordered.cell()
+        self._verdicts = {name: metrics.verdicts.cell(name) for name in DISPOSITIONS}
+        self._stages = {stage: metrics.prechecks.cell(stage) for stage in ("decode", "stateless", "stateful")}
+        self._lane_refusals = {name: metrics.lane_refusals.cell(name) for name in REFUSALS}
+
+    # Entering: synchronous from the first line to the ticket. No await may come here.
+
+    def enter(self, method: Method, params: bytes | None) -> Entry | Refusal | Unordered:
+        """Take the submission's place, or say why it gets none."""
+        request = methods.read(method, params)
+        if isinstance(request, Refusal):
+            return request
+        if (same := self._inflight.get(request.key)) is not None:
+            same.copies += 1
+            self._attached.n += 1
+            return Entry(request, same)
+        signed = self._decode(request.raw)
+        if not isinstance(signed, transaction.SignedTransaction):
+            return signed
+        if (refusal := prechecks.stateless(signed, self._identity.policy)) is not None:
+            self._stages["stateless"].n += 1
+            return refusal
+        return self._join(Submission(request, signed, self._clock()))
+
+    def _decode(self, raw: bytes) -> SignedTransaction | Refusal | Unordered:
+        try:
+            return transaction.decode(raw)
+        except transaction.UnknownType as error:
+            if self._settings.prechecks.unknown_types == "pass":
+                self._note_unknown_type(error.type)
+                return UNORDERED
+            detail = str(error)
+        except transaction.Undecodable as error:
+            detail = str(error)
+        self._stages["decode"].n += 1
+        return errors.REJECTED.refusal(detail=detail)
+
+    def _join(self, submission: Submission) -> Entry | Refusal:
+        if self._draining:
+            return self._not_taken(errors.DRAINING.refusal())
+        signed = submission.transaction
+        chain_id = signed.chain_id if signed.chain_id is not None else (self._identity.chain_id or 0)
+        joined = self.book.join(lane_key(chain_id, signed.sender_bytes), submission, signed.nonce, submission.arrived)
+        if isinstance(joined, Refusal):
+            return self._not_taken(joined)
+        self._inflight[submission.request.key] = submission
+        lane, _ = joined
+        self.turns.wake(lane)
+        return Entry(submission.request, submission)
+
+    def _not_taken(self, refusal: Refusal) -> Refusal:
+        self._lane_refusals[refusal.case.name].n += 1
+        return refusal
+
+    # Settling: at the lane's turn, owned by the lane's task.
+
+    async def settle(self, lane: Lane[Submission], ticket: Ticket[Submission]) -> Effect:
+        """Carry one submission out. Returns the moment the upstream has answered, or never will."""
+        submission = ticket.submission
+        submission.held_since = self._clock()
+        self._waits.observe(submission.held_since - submission.arrived)
+        if (refusal := await self._stateful(submission)) is not None:
+            self._finish(submission, refusal, f"precheck: {refusal.message}")
+            return Effect.REFUSED
+        deadline = submission.arrived + self._settings.ordering.max_wait_s
+        left = deadline - self._clock()
+        attempt = await self._client.submit(
+            submission.request.method.wire,
+            submission.request.wire_params,
+            min(self._settings.upstream.timeout_s, left - min(ANSWER_SHARE_S, left / 2)),
+        )
+        return await self._conclude(submission, attempt, deadline)
+
+    async def _stateful(self, submission: Submission) -> Refusal | None:
+        """The balance, if asked for: a recent one may let it pass, only a fresh one may refuse it."""
+        if not self._settings.prechecks.balance:
+            return None
+        signed, policy = submission.transaction, self._identity.policy
+        recent = prechecks.View(balance=await self._accounts.recent_balance(signed.sender))
+        if prechecks.stateful(signed, recent, policy) is None:
+            return None
+        fresh = prechecks.View(balance=await self._accounts.balance(signed.sender))
+        refusal = prechecks.stateful(signed, fresh, policy)
+        if refusal is not None:
+            self._stages["stateful"].n += 1
+        return refusal
+
+    async def _conclude(self, submission: Submission, attempt: Attempt, deadline: float) -> Effect:
+        """From an attempt to an outcome."""
+        match attempt:
+            case NotSent(detail):
+                self._finish(submission, errors.UPSTREAM_UNREACHABLE.refusal(detail=detail), "not sent")
+                return Effect.REFUSED
+            case Lost(detail):
+                return await self._find_out(submission, detail, deadline)
+            case Answered(reply):
+                if reply.error is None:
+                    return await self._taken(submission, reply.result or jsonrpc.NULL, deadline)
+                return await self._refused(submission, reply, deadline)
+
+    async def _taken(self, submission: Submission, result: bytes, deadline: float) -> Effect:
+        if result == jsonrpc.NULL:
+            return await self._find_out(submission, "the result is null", deadline)
+        self._verdicts["accepted"].n += 1
+        self._finish(submission, Accepted(result), "accepted")
+        return Effect.ACCEPTED
+
+    async def _refused(self, submission: Submission, reply: jsonrpc.Reply, deadline: float) -> Effect:
+        """The node answered an error: what does it mean?"""
+        verdict = judge(reply.error, self._identity.client)
+        self._verdicts[verdict.disposition].n += 1
+        match verdict.disposition:
+            case Disposition.IN_POOL:
+                self._finish(submission, _own_hash(submission), "in pool")
+                return Effect.ACCEPTED
+            case Disposition.UNCERTAIN:
+                return await self._find_out(submission, verdict.reason, deadline)
+            case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
+                if await self._accounts.knows(submission.transaction.hash, deadline - self._clock()):
+                    self._finish(submission, _own_hash(submission), f"{verdict.reason}, known")
+                    return Effect.DOUBTFUL
+        self._finish(submission, Declined(reply.error_text or b"{}"), verdict.reason)
+        doubtful = verdict.about_nonce or verdict.disposition in (Disposition.SLOT_TAKEN, Disposition.UNRECOGNISED)
+        return Effect.DOUBTFUL if doubtful else Effect.REFUSED
+
+    async def _find_out(self, submission: Submission, why: str, deadline: float) -> Effect:
+        settled = await self._resolver.resolve(submission.request, submission.transaction.hash, deadline)
+        if settled is None:
+            self._finish(submission, _unknown(submission), f"unknown: {why}")
+            return Effect.DOUBTFUL
+        outcome = Accepted(settled.result) if settled.result else _own_hash(submission)
+        self._finish(submission, outcome, f"{'found' if settled.found else 'resent'} after: {why}")
+        return Effect.ACCEPTED
+
+    def _finish(self, submission: Submission, outcome: Outcome, verdict: str) -> None:
+        """Answer every copy. The lane does not wait for that: the callbacks and the log line run after it has moved."""
+        if submission.outcome.done():
+            return
+        submission.outcome.set_result(outcome)
+        submission.verdict = verdict
+        self._inflight.pop(submission.request.key, None)
+        asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
+
+    def _record(self, submission: Submission, now: float) -> None:
+        """The one canonical line of a submission."""
+        held_since = submission.held_since
+        if held_since is not None:
+            self._holds.observe(now - held_since)
+        signed = submission.transaction
+        self._log.info(
+            "submission",
+            hash=signed.hash,
+            sender=signed.sender,
+            nonce=signed.nonce,
+            method=submission.request.method.name,
+            wait_ms=round(((held_since or now) - submission.arrived) * 1000, 3),
+            hold_ms=round((now - held_since) * 1000, 3) if held_since is not None else None,
+            fence=None,
+            copies=submission.copies,
+            verdict=submission.verdict,
+        )
+
+    # What the lanes ask for beside the turns.
+
+    async def read_counts(self, lane: Lane[Submission], reading: Reading[Submission]) -> int | None:
+        """The pending count. Tickets whose nonce is spent leave the lane, and are looked up beside it."""
+        address = "0x" + lane.key[:20].hex()
+        pending = await self._accounts.pending_count(address)
+        suspects = [
+            ticket for ticket in reading.judged if ticket.waiting and (pending is None or ticket.nonce < pending)
+        ]
+        if not suspects or not self._settings.prechecks.nonce:
+            return pending
+        latest = await self._accounts.latest_count(address)
+        for ticket in suspects:
+            if latest is not None and ticket.nonce < latest and ticket.waiting:
+                lane.withdraw(ticket)
+                self._owner.start("spent", self._spent(ticket.submission, latest))
+        return pending
+
+    async def _spent(self, submission: Submission, latest: int) -> None:
+        """The nonce is spent: by this very transaction (then that is success), or by another."""
+        signed = submission.transaction
+        if submission.request.method.public and await self._accounts.knows(signed.hash):
+            self._finish(submission, _own_hash(submission), "spent by itself")
+            return
+        self._stages["stateful"].n += 1
+        view = prechecks.View(latest_nonce=latest)
+        refusal = prechecks.stateful(signed, view, self._identity.policy) or errors.INTERNAL.refusal()
+        self._finish(submission, refusal, f"precheck: {refusal.message}")
+
+    def turned_away(self, ticket: Ticket[Submission], refusal: Refusal) -> None:
+        """The lane let the ticket go without a turn; nothing of it was sent."""
+        self._lane_refusals[refusal.case.name].n += 1
+        self._finish(ticket.submission, refusal, f"turned away: {refusal.message}")
+
+    def broken(self, ticket: Ticket[Submission], error: BaseException) -> None:
+        """A fault of ours in the middle of a turn: whether the bytes left is not known."""
+        self._report("settle", error)
+        self._finish(ticket.submission, _unknown(ticket.submission), f"fault: {error!r}")
+
+    def _note_unknown_type(self, type_: int) -> None:
+        self._unordered.n += 1
+        if type_ not in self._unknown_types:
+            self._unknown_types.add(type_)
+            self._log.warning("unknown transaction type passes without ordering", type=type_)
+
+    # Answering.
+
+    async def outcome(self, entry: Entry) -> Outcome:
+        """What became of it, in the shape of the entry's own method: a hash, or a receipt."""
+        outcome = await asyncio.shield(entry.submission.outcome)
+        if entry.request.method.wants_receipt and isinstance(outcome, Accepted):
+            return await self._receipt(entry)
+        return outcome
+
+    async def _receipt(self, entry: Entry) -> Outcome:
+        """Wait for the receipt, outside the lane; code 4 with the hash when the client's time is over."""
+        hash_ = entry.submission.transaction.hash
+        deadline = self._clock() + entry.request.timeout_s
+        waits = iter(RECEIPT_WAITS_S)
+        wait = 0.0
+        while not self._closing.is_set() and self._clock() < deadline:
+            if (receipt := await self._accounts.receipt(hash_)) is not None:
+                return Accepted(receipt)
+            wait = next(waits, wait)
+            await self._pause(min(wait, max(0.0, deadline - self._clock())))
+        return errors.RECEIPT_TIMEOUT.refusal(data=hash_, seconds=entry.request.timeout_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, or until the instance closes."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+
+    # Draining (G12).
+
+    def stop_taking(self) -> None:
+        """From now on new submissions are refused; copies of those in flight still attach."""
+        self._draining = True
+
+    def give_up(self) -> None:
+        """The drain is over: refuse what still waits, and say "unknown" for what is at the node."""
+        self._closing.set()
+        self.turns.turn_all_away(errors.DRAINING.refusal())
+        for submission in list(self._inflight.values()):
+            self._finish(submission, _unknown(submission), "unknown: the instance shut down")
+
+
+def _own_hash(submission: Submission) -> Accepted:
+    return Accepted(orjson.dumps(submission.transaction.hash))
+
+
+def _unknown(submission: Submission) -> Refusal:
+    return errors.OUTCOME_UNKNOWN.refusal(data={"hash": submission.transaction.hash})

@@ -1,0 +1,189 @@
+"""JSON-RPC to the node: submissions, reads, and the calls of a split batch.
+
+Job: put a request on the pool, wait for its answer, and say what it proves.
+Rules: a submission's request is never repeated here, and never abandoned. Only "not sent" is proof that the node does
+not have the bytes; whatever cannot be read as the answer to this very request proves nothing.
+Must not know: lanes, verdicts, clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from relay import jsonrpc
+from relay.upstream.exchange import Failure, Lack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.telemetry.metrics import Metrics
+    from relay.upstream.exchange import Exchange, Head, Sender
+
+MAX_COLLECTED: Final = 64 * 1024 * 1024
+"""Most bytes of an answer that are kept in memory (submissions, reads, split batches; pass-through streams)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Not a byte left: the node cannot have it."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Bytes left, and no answer that proves anything came back."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The node answered this request: a result, or an error."""
+
+    reply: jsonrpc.Reply
+
+
+Attempt = NotSent | Lost | Answered
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A complete HTTP answer."""
+
+    status: int
+    body: bytes
+
+
+class Collector:
+    """A sink for whoever can await: one future for the whole answer."""
+
+    __slots__ = ("_head", "_parts", "_size", "done", "exchange")
+
+    def __init__(self, done: asyncio.Future[Whole | Failure]) -> None:
+        self.done = done
+        self.exchange: Exchange | None = None
+        self._head: Head | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def answered(self, head: Head, body: bytes) -> None:
+        """The whole answer at once."""
+        self._finish(Whole(head.status, body))
+
+    def began(self, head: Head, length: int | None) -> None:
+        """The head; the body follows."""
+        self._head = head
+        if length is not None and length > MAX_COLLECTED:
+            self._overflow()
+
+    def more(self, chunk: bytes) -> None:
+        """The next bytes."""
+        self._size += len(chunk)
+        if self._size > MAX_COLLECTED:
+            self._overflow()
+        else:
+            self._parts.append(chunk)
+
+    def ended(self) -> None:
+        """The body is complete."""
+        assert self._head is not None
+        self._finish(Whole(self._head.status, b"".join(self._parts)))
+
+    def failed(self, failure: Failure) -> None:
+        """There is no answer."""
+        self._finish(failure)
+
+    def _overflow(self) -> None:
+        self._parts.clear()
+        self._finish(Failure(Lack.UNUSABLE, f"the answer is larger than {MAX_COLLECTED} bytes"))
+        if self.exchange is not None:
+            self.exchange.abandon()
+
+    def _finish(self, end: Whole | Failure) -> None:
+        if not self.done.done():
+            self.done.set_result(end)
+
+
+class UpstreamClient:
+    """Calls the node. One for the process."""
+
+    def __init__(
+        self, sender: Sender, metrics: Metrics, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._sender = sender
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._times = {
+            True: metrics.upstream_time.cell("submission"),
+            False: metrics.upstream_time.cell("read"),
+        }
+
+    async def post(self, body: bytes, timeout_s: float | None = None, *, submission: bool = False) -> Whole | Failure:
+        """Send ``body`` and wait for the whole answer, at most ``timeout_s`` (None: the configured bound)."""
+        collector = Collector(asyncio.get_running_loop().create_future())
+        began = self._clock()
+        bound = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        exchange = collector.exchange = self._sender.send(body, collector, timeout_s=bound, submission=submission)
+        try:
+            end = await collector.done
+        except asyncio.CancelledError:
+            if not submission:
+                exchange.abandon()
+            raise
+        self._times[submission].observe(self._clock() - began)
+        return end
+
+    async def submit(self, method: str, params: bytes, timeout_s: float) -> Attempt:
+        """One attempt to hand a submission to the node. ``params`` is a JSON text."""
+        number = b"%d" % next(self._numbers)
+        end = await self.post(jsonrpc.call_text(number, method, params), timeout_s, submission=True)
+        return _as_attempt(end, number)
+
+    async def call(self, method: str, params: list[Any], timeout_s: float | None = None) -> Attempt:
+        """One call of our own that only reads."""
+        number = b"%d" % next(self._numbers)
+        return _as_attempt(await self.post(jsonrpc.call_text(number, method, orjson.dumps(params)), timeout_s), number)
+
+    async def read(self, method: str, params: list[Any], timeout_s: float | None = None) -> Any:
+        """The result of a call that only reads, as Python values; `Unread` (a value) if there is none."""
+        attempt = await self.call(method, params, timeout_s)
+        match attempt:
+            case Answered(jsonrpc.Reply(result=bytes(text))):
+                try:
+                    return jsonrpc.read_json(text)
+                except ValueError as error:
+                    return Unread(f"the result is no JSON we can read: {error}")
+            case Answered(reply):
+                return Unread(f"the upstream answered an error: {reply.error_text!r:.200}")
+            case NotSent(detail) | Lost(detail):
+                return Unread(detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A read that brought nothing, and why."""
+
+    detail: str
+
+
+def _as_attempt(end: Whole | Failure, number: bytes) -> Attempt:
+    match end:
+        case Failure(Lack.UNREACHABLE, detail):
+            return NotSent(detail)
+        case Failure(_, detail):
+            return Lost(detail)
+        case Whole(status, body):
+            reply = jsonrpc.parse_reply(body)
+            if reply is None:
+                return Lost(f"HTTP {status} without a JSON-RPC answer")
+            if reply.id != number and not (reply.error is not None and reply.id in (None, jsonrpc.NULL)):
+                return Lost(f"HTTP {status} with the answer to another call")
+            return Answered(reply)

@@ -1,0 +1,114 @@
+"""Who the node is: its chain id, which client it runs, which gas rules its fork has.
+
+Job: ask at start, then again and again, and turn the answers into the prechecks' policy.
+Rules: what cannot be learnt is None, and then nothing is refused because of it. A configured value wins over a learnt
+one. A node that answers another chain id than the one configured makes the instance not ready, nothing more.
+Must not know: lanes, submissions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from relay import gas, verdict
+from relay.prechecks import Policy
+from relay.upstream.client import Unread
+
+if TYPE_CHECKING:
+    from relay.config import Prechecks
+    from relay.upstream.client import UpstreamClient
+    from relay.verdict import Client
+
+READ_TIMEOUT_S: Final = 5.0
+SOON_S: Final = 2.0
+LATER_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Can the node be used? ``detail`` tells an operator what to do when not."""
+
+    ready: bool
+    detail: str
+
+
+class Identity:
+    """What is known of the node. Written by `refresh` only."""
+
+    def __init__(self, client: UpstreamClient, settings: Prechecks) -> None:
+        self._client_calls = client
+        self._settings = settings
+        self._log = structlog.get_logger("relay.upstream")
+        self.chain_id: int | None = settings.chain_id if isinstance(settings.chain_id, int) else None
+        self.client: Client | None = None
+        self._version: str | None = None
+        self._fork: gas.GasRules | None = None
+        self.policy = self._make_policy()
+
+    def __repr__(self) -> str:
+        return f"<node: chain {self.chain_id}, {self._version}>"
+
+    async def refresh(self) -> Readiness:
+        """Ask the node who it is."""
+        chain_id = _quantity(await self._read("eth_chainId"))
+        if isinstance(chain_id, Unread):
+            return Readiness(ready=False, detail=f"the upstream cannot be asked: {chain_id.detail}")
+        version = await self._read("web3_clientVersion")
+        if isinstance(version, str) and version != self._version:
+            self._version = version
+            self.client = verdict.client_of(version)
+            self._log.info("upstream", chain_id=chain_id, version=version)
+        if self._settings.gas_rules == "auto":
+            config = await self._read("eth_config")
+            self._fork = None if isinstance(config, Unread) else gas.rules_of_config(config)
+        return self._adopt(chain_id)
+
+    async def watch_forever(self) -> None:
+        """Keep what is known fresh: a node may be replaced, or cross a fork."""
+        while True:
+            readiness = await self.refresh()
+            if not readiness.ready:
+                self._log.warning("upstream not ready", detail=readiness.detail)
+            await asyncio.sleep(LATER_S if readiness.ready else SOON_S)
+
+    async def check(self) -> Readiness:
+        """For /readyz: is the node there, and on the chain we expect?"""
+        chain_id = _quantity(await self._read("eth_chainId"))
+        if isinstance(chain_id, Unread):
+            return Readiness(ready=False, detail=f"the upstream cannot be asked: {chain_id.detail}")
+        return self._judge(chain_id)
+
+    def _adopt(self, chain_id: int) -> Readiness:
+        if self._settings.chain_id == "auto":
+            self.chain_id = chain_id
+        self.policy = self._make_policy()
+        return self._judge(chain_id)
+
+    def _judge(self, chain_id: int) -> Readiness:
+        expected = self._settings.chain_id
+        if isinstance(expected, int) and chain_id != expected:
+            return Readiness(
+                ready=False,
+                detail=f"the upstream is on chain {chain_id}, [prechecks] chain_id expects {expected}",
+            )
+        return Readiness(ready=True, detail=f"chain {chain_id}")
+
+    def _make_policy(self) -> Policy:
+        chain_id = None if self._settings.chain_id == "off" else self.chain_id
+        return Policy.of(self._settings, chain_id, gas.rules_for(self._settings.gas_rules, self._fork))
+
+    async def _read(self, method: str) -> Any:
+        return await self._client_calls.read(method, [], READ_TIMEOUT_S)
+
+
+def _quantity(value: Any) -> int | Unread:
+    if isinstance(value, Unread):
+        return value
+    try:
+        return int(value, 16)
+    except (TypeError, ValueError):
+        return Unread(f"{value!r:.80} is no quantity")
