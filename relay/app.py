@@ -1,0 +1,218 @@
+"""Composition root: builds every room from the settings, runs them, and takes them down in order.
+
+Job: wiring, the process (event loop, signals, limits), start and drain.
+Rules: nothing is global; each room gets what it needs here. A background task that dies stops the instance. The drain
+order is the one of G12: stop accepting → finish what is in flight → refuse what still waits → answer → close.
+Must not know: what the rooms do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+import uvloop
+
+from relay import process
+from relay.config import address, masked
+from relay.ingress.http import HttpServer
+from relay.ingress.websocket import WebSocketServer
+from relay.ops import OpsServer
+from relay.router import Router
+from relay.submit import Submitter
+from relay.tasks import TaskOwner
+from relay.telemetry.logs import Logs
+from relay.telemetry.metrics import Metrics
+from relay.upstream.accounts import Accounts
+from relay.upstream.client import UpstreamClient
+from relay.upstream.identity import Identity
+from relay.upstream.pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from relay.config import Settings
+
+ANSWERING_S: Final = 1.0
+"""After the drain: time to write the last answers before sockets are closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where an instance listens."""
+
+    http: str
+    ops: str
+
+
+class Instance:
+    """One relay in front of one node."""
+
+    def __init__(
+        self, settings: Settings, metrics: Metrics, logs: Logs, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._log = structlog.get_logger("relay")
+        self.stopping = asyncio.Event()
+        self.broken = False
+        self._background = TaskOwner("relay", self._died)
+        self._work = TaskOwner("work", logs.report)
+        self.metrics = metrics
+        self._pool = Pool(settings.upstream, metrics, logs.report, clock=clock)
+        client = UpstreamClient(self._pool, metrics, settings.upstream.timeout_s, clock)
+        self._identity = Identity(client, settings.prechecks)
+        self.submitter = Submitter(
+            settings=settings,
+            client=client,
+            accounts=Accounts(client),
+            identity=self._identity,
+            owner=self._work,
+            metrics=metrics,
+            report=logs.report,
+            clock=clock,
+        )
+        router = Router(settings, self.submitter, client, self._work, logs.report)
+        self._sockets = WebSocketServer(settings, router, self._pool, metrics, self._work, clock=clock)
+        self._http = HttpServer(
+            settings.server, router, self._pool, metrics, upgrade=self._sockets.upgrade, report=logs.report, clock=clock
+        )
+        self._ops = OpsServer(settings.ops, metrics)
+        self._ops.add_check("upstream", self._identity.check)
+        self._show(metrics)
+
+    async def start(self) -> Addresses:
+        """Open the listeners. The upstream need not be there yet."""
+        await self._pool.start()
+        self._background.start("identity", self._identity.watch_forever())
+        self._background.start("overdue", self.submitter.turns.sweep_forever())
+        ops = await self._ops.start()
+        http = await self._http.start(address(self._settings.server.listen, "server.listen"))
+        return Addresses(http=_url(http), ops=_url(ops))
+
+    async def drain(self) -> None:
+        """Finish within ``drain_s``, say what could not be finished, and close (G12)."""
+        began = self._clock()
+        until = began + self._settings.server.drain_s
+        self._log.info("draining", seconds=self._settings.server.drain_s, waiting=len(self._work))
+        self._ops.draining = True
+        self._http.stop_accepting()
+        self.submitter.stop_taking()
+        end = asyncio.get_running_loop().call_later(self._settings.server.drain_s, self.submitter.give_up)
+        try:
+            await asyncio.gather(
+                self._http.drain(until + ANSWERING_S), self._sockets.drain(until + ANSWERING_S), self._finish(until)
+            )
+        finally:
+            end.cancel()
+            await self.close()
+        self._log.info("drained", seconds=round(self._clock() - began, 3))
+
+    async def close(self) -> None:
+        """Stop everything that still runs. Idempotent."""
+        await self._work.close()
+        await self._background.close()
+        await self._pool.close()
+        await self._ops.close()
+
+    async def _finish(self, until: float) -> None:
+        """What the lanes hold may outlive its clients (G8)."""
+        try:
+            async with asyncio.timeout(max(0.0, until + ANSWERING_S - self._clock())):
+                await self._work.settled()
+        except TimeoutError:
+            self._log.warning("drain ended with work under way", tasks=len(self._work))
+
+    def _died(self, name: str, error: BaseException) -> None:
+        self._log.critical("a background task died, the instance stops", task=name, error=repr(error), exc_info=error)
+        self.broken = True
+        self.stopping.set()
+
+    def _show(self, metrics: Metrics) -> None:
+        """Gauges are read at the scrape from whoever owns the value."""
+        book, pool = self.submitter.book, self._pool
+        metrics.lanes.read_from(lambda: book.idle, "idle")
+        metrics.lanes.read_from(lambda: book.busy, "busy")
+        metrics.waiting.read_from(lambda: sum(lane.waiting for lane in book.busy_lanes()))
+        metrics.running.read_from(lambda: self.submitter.turns.running)
+        metrics.upstream_connections.read_from(lambda: pool.idle, "idle")
+        metrics.upstream_connections.read_from(lambda: pool.busy, "busy")
+        metrics.upstream_connections.read_from(lambda: pool.opening, "opening")
+        for end in ("filled", "forwarded", "refused"):
+            metrics.gaps.count_from(lambda end=end: getattr(book.rules.gaps, end), end)
+
+
+async def run(settings: Settings, announce: Callable[[Addresses], None]) -> int:
+    """Run one instance until a signal, then drain. Returns the exit code."""
+    metrics = Metrics()
+    logs = Logs.start(settings.log, metrics, sys.stdout)
+    try:
+        process.raise_file_limit(settings.server.max_connections + settings.upstream.max_connections)
+        instance = Instance(settings, metrics, logs)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _on_signal, instance, loop)
+        try:
+            addresses = await instance.start()
+        except BaseException:
+            await instance.close()
+            raise
+        process.settle_memory()
+        announce(addresses)
+        await instance.stopping.wait()
+        await instance.drain()
+        return 1 if instance.broken else 0
+    finally:
+        logs.close()
+
+
+def serve(settings: Settings) -> int:
+    """``relay serve``: blocks until a signal."""
+
+    def announce(addresses: Addresses) -> None:
+        print(  # noqa: T201 - the one line that says it is ready
+            f"relay ready on {addresses.http} (upstream {masked(settings.upstream.url)}, ops {addresses.ops})",
+            flush=True,
+        )
+
+    return run_loop(run(settings, announce))
+
+
+def dev(settings: Settings, chain_listen: str) -> int:
+    """``relay dev``: an embedded development chain and the relay in front of it."""
+    return run_loop(_dev(settings, chain_listen))
+
+
+async def _dev(settings: Settings, chain_listen: str) -> int:
+    from relay import devnode  # noqa: PLC0415 - only this command pays for it
+
+    host, port = address(chain_listen, "--chain-listen")
+    async with devnode.DevNode(host=host, port=port) as node:
+        upstream = msgspec.structs.replace(settings.upstream, url=node.url, ws_url=node.ws_url)
+        settings = msgspec.structs.replace(settings, upstream=upstream)
+        return await run(settings, lambda addresses: devnode.announce(node, addresses.http, addresses.ops))
+
+
+def run_loop(main: Coroutine[Any, Any, int]) -> int:
+    """Run ``main`` on uvloop."""
+    process.prefer_large_blocks()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def _on_signal(instance: Instance, loop: asyncio.AbstractEventLoop) -> None:
+    """The first signal drains; the second one gives up at once what still waits."""
+    if instance.stopping.is_set():
+        loop.call_soon(instance.submitter.give_up)
+    instance.stopping.set()
+
+
+def _url(place: tuple[str, int]) -> str:
+    host, port = place
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,51 @@
+"""The process's own limits and memory.
+
+Job: what a server asks of the system at start: files, allocator, garbage collector.
+Rules: nothing here may stop the relay from starting; what cannot be had is said in a warning.
+Must not know: rooms.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+from typing import Final
+
+import structlog
+
+_SPARE_FILES: Final = 64
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def raise_file_limit(connections: int) -> None:
+    """Let the process have as many sockets as its settings allow, as far as the system agrees."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _SPARE_FILES
+    if soft < hard:
+        soft = hard if hard != resource.RLIM_INFINITY else max(soft, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        structlog.get_logger("relay").warning(
+            "the file limit is below [server] max_connections + [upstream] max_connections; raise it (ulimit -n)",
+            limit=soft,
+            wanted=wanted,
+        )
+
+
+def prefer_large_blocks() -> None:
+    """glibc returns large blocks to the system and faults them in again for each large body; keep them (others: no-op)."""
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)
+        libc.mallopt(_M_TRIM_THRESHOLD, 64 * 1024 * 1024)
+    except (OSError, AttributeError):
+        return
+
+
+def settle_memory() -> None:
+    """What was built at start lives for ever: keep the collector from walking it, and from stopping a busy process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
