@@ -206,15 +206,15 @@ def _method_is_ambiguous(text: bytes, params: bytes) -> bool:
         text_without = text[:start] + text[start + len(params) :]
     else:
         text_without = text
-    if b"\\" not in text_without and text_without.lower().count(b'"method"') <= 1:
+    in_any_case = text_without.lower().count(b'"method"')
+    if b"\\" not in text_without and in_any_case <= 1 and in_any_case == text_without.count(b'"method"'):
         return False
     try:
         keys = json.loads(text, object_pairs_hook=lambda pairs: [key for key, _ in pairs])
     except (ValueError, RecursionError):
         return True
-    return sum(key.lower() == "method" for key in keys) > 1 or any(
-        key != "method" and key.lower() == "method" for key in keys
-    )
+    methods = [key for key in keys if key.lower() == "method"]
+    return methods not in ([], ["method"])
 
 
 def _words(error: BaseException) -> str:

@@ -35,7 +35,7 @@ def raise_file_limit(connections: int) -> None:
 
 
 def prefer_large_blocks() -> None:
-    """glibc returns large blocks to the system and faults them in again for each large body; keep them (others: no-op)."""
+    """glibc gives large blocks back and faults them in again for each large body: keep them. Elsewhere a no-op."""
     try:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)

@@ -11,6 +11,7 @@ Must not know: HTTP beyond a status, sockets, what happens to a submission.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from relay import config, errors, jsonrpc, merge, methods
@@ -126,7 +127,7 @@ class Router:
             case Call():
                 return FORWARD
             case Entry():
-                return self._owner.spawn("answer", self._whatever(self._answer_one(call, part), call.id))
+                return self._owner.spawn("answer", self._whatever(partial(self._answer_one, call, part), call.id))
             case Refusal():
                 return NO_CONTENT if call.id is None else _refused(call.id, part)
 
@@ -140,10 +141,10 @@ class Router:
         entered = self._submitter.enter(method, call.params)
         return call if isinstance(entered, Unordered) else entered
 
-    async def _whatever(self, answer: Awaitable[Answer], id_: bytes | None) -> Answer:
-        """``answer``, and an answer even where it fails: who waits for it must never wait for ever."""
+    async def _whatever(self, answer: Callable[[], Awaitable[Answer]], id_: bytes | None) -> Answer:
+        """What ``answer`` gives, and an answer even where it fails: who waits for it must never wait for ever."""
         try:
-            return await answer
+            return await answer()
         except Exception as error:  # noqa: BLE001 - a fault of ours must reach the client as one
             self._report("answer", error)
             return _refused(id_ or jsonrpc.NULL, errors.INTERNAL.refusal())
@@ -163,7 +164,7 @@ class Router:
         if not any(self._concerns_us(one) for one in elements):
             return FORWARD
         parts = [self._part(one) for one in elements]
-        return self._owner.spawn("answer", self._whatever(self._answer_batch(elements, parts), None))
+        return self._owner.spawn("answer", self._whatever(partial(self._answer_batch, elements, parts), None))
 
     def _concerns_us(self, element: Call | Malformed) -> bool:
         """An element that is not the node's to judge."""

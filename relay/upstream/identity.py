@@ -46,7 +46,7 @@ class Identity:
         self.chain_id: int | None = settings.chain_id if isinstance(settings.chain_id, int) else None
         self.client: Client | None = None
         self._version: str | None = None
-        self._fork: gas.GasRules | None = None
+        self._learnt: gas.GasSchedule | None = None
         self.policy = self._make_policy()
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class Identity:
             self._log.info("upstream", chain_id=chain_id, version=version)
         if self._settings.gas_rules == "auto":
             config = await self._read("eth_config")
-            self._fork = None if isinstance(config, Unread) else gas.rules_of_config(config)
+            self._learnt = None if isinstance(config, Unread) else gas.from_eth_config(config)
         return self._adopt(chain_id)
 
     async def watch_forever(self) -> None:
@@ -99,7 +99,17 @@ class Identity:
 
     def _make_policy(self) -> Policy:
         chain_id = None if self._settings.chain_id == "off" else self.chain_id
-        return Policy.of(self._settings, chain_id, gas.rules_for(self._settings.gas_rules, self._fork))
+        return Policy(self._settings, chain_id, self._gas())
+
+    def _gas(self) -> gas.GasSchedule | None:
+        """The fork's rules; unknown, the loosest of all forks, so that no valid transaction is refused."""
+        match self._settings.gas_rules:
+            case "off":
+                return None
+            case "auto":
+                return self._learnt or gas.LENIENT
+            case fork:
+                return gas.FORKS[fork]
 
     async def _read(self, method: str) -> Any:
         return await self._client_calls.read(method, [], READ_TIMEOUT_S)
