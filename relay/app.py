@@ -64,6 +64,7 @@ class Instance:
         self.broken = False
         self._background = TaskOwner("relay", self._died)
         self._work = TaskOwner("work", logs.report)
+        self._sessions = TaskOwner("websocket", logs.report)
         self.metrics = metrics
         self._pool = Pool(settings.upstream, metrics, logs.report, clock=clock)
         client = UpstreamClient(self._pool, metrics, settings.upstream.timeout_s, clock)
@@ -79,9 +80,11 @@ class Instance:
             clock=clock,
         )
         router = Router(settings, self.submitter, client, self._work, logs.report)
-        self._sockets = WebSocketServer(settings, router, self._pool, metrics, self._work, clock=clock)
+        self._sockets = WebSocketServer(
+            settings, router, self._pool, metrics, self._sessions, report=logs.report, clock=clock
+        )
         self._http = HttpServer(
-            settings.server, router, self._pool, metrics, upgrade=self._sockets.upgrade, report=logs.report, clock=clock
+            settings, router, self._pool, metrics, report=logs.report, upgrade=self._sockets.upgrade, clock=clock
         )
         self._ops = OpsServer(settings.ops, metrics)
         self._ops.add_check("upstream", self._identity.check)
@@ -89,7 +92,6 @@ class Instance:
 
     async def start(self) -> Addresses:
         """Open the listeners. The upstream need not be there yet."""
-        await self._pool.start()
         self._background.start("identity", self._identity.watch_forever())
         self._background.start("overdue", self.submitter.turns.sweep_forever())
         ops = await self._ops.start()
@@ -117,6 +119,7 @@ class Instance:
     async def close(self) -> None:
         """Stop everything that still runs. Idempotent."""
         await self._work.close()
+        await self._sessions.close()
         await self._background.close()
         await self._pool.close()
         await self._ops.close()
@@ -136,16 +139,15 @@ class Instance:
 
     def _show(self, metrics: Metrics) -> None:
         """Gauges are read at the scrape from whoever owns the value."""
-        book, pool = self.submitter.book, self._pool
+        book = self.submitter.book
         metrics.lanes.read_from(lambda: book.idle, "idle")
         metrics.lanes.read_from(lambda: book.busy, "busy")
         metrics.waiting.read_from(lambda: sum(lane.waiting for lane in book.busy_lanes()))
         metrics.running.read_from(lambda: self.submitter.turns.running)
-        metrics.upstream_connections.read_from(lambda: pool.idle, "idle")
-        metrics.upstream_connections.read_from(lambda: pool.busy, "busy")
-        metrics.upstream_connections.read_from(lambda: pool.opening, "opening")
-        for end in ("filled", "forwarded", "refused"):
-            metrics.gaps.count_from(lambda end=end: getattr(book.rules.gaps, end), end)
+        gaps = book.rules.gaps
+        metrics.gaps.count_from(lambda: gaps.filled, "filled")
+        metrics.gaps.count_from(lambda: gaps.forwarded, "forwarded")
+        metrics.gaps.count_from(lambda: gaps.refused, "refused")
 
 
 async def run(settings: Settings, announce: Callable[[Addresses], None]) -> int:
@@ -175,13 +177,8 @@ async def run(settings: Settings, announce: Callable[[Addresses], None]) -> int:
 def serve(settings: Settings) -> int:
     """``relay serve``: blocks until a signal."""
 
-    def announce(addresses: Addresses) -> None:
-        print(  # noqa: T201 - the one line that says it is ready
-            f"relay ready on {addresses.http} (upstream {masked(settings.upstream.url)}, ops {addresses.ops})",
-            flush=True,
-        )
-
-    return run_loop(run(settings, announce))
+    upstream = masked(settings.upstream.url)
+    return run_loop(run(settings, lambda at: _say(f"relay ready on {at.http} (upstream {upstream}, ops {at.ops})")))
 
 
 def dev(settings: Settings, chain_listen: str) -> int:
@@ -190,13 +187,14 @@ def dev(settings: Settings, chain_listen: str) -> int:
 
 
 async def _dev(settings: Settings, chain_listen: str) -> int:
-    from relay import devnode  # noqa: PLC0415 - only this command pays for it
+    from relay.devnode import DevNode  # noqa: PLC0415 - only this command pays for it
+    from relay.devnode.welcome import welcome  # noqa: PLC0415 - as above
 
     host, port = address(chain_listen, "--chain-listen")
-    async with devnode.DevNode(host=host, port=port) as node:
+    async with DevNode(host=host, port=port) as node:
         upstream = msgspec.structs.replace(settings.upstream, url=node.url, ws_url=node.ws_url)
         settings = msgspec.structs.replace(settings, upstream=upstream)
-        return await run(settings, lambda addresses: devnode.announce(node, addresses.http, addresses.ops))
+        return await run(settings, lambda addresses: _say(welcome(node, addresses.http, addresses.ops)))
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
@@ -204,6 +202,10 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
     process.prefer_large_blocks()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - what a person or a supervisor waits for
 
 
 def _on_signal(instance: Instance, loop: asyncio.AbstractEventLoop) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from relay import config, errors, jsonrpc, merge, methods
 from relay.errors import Refusal
 from relay.jsonrpc import Batch, Call, Malformed, NotJson
-from relay.submit import Accepted, Declined, Entry, Unordered
+from relay.submission import Accepted, Declined, Entry, Unordered
 from relay.upstream.client import Whole
 from relay.upstream.exchange import Failure, Lack
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from relay.config import Settings
-    from relay.submit import Outcome, Submitter
+    from relay.submission import Outcome
+    from relay.submit import Submitter
     from relay.tasks import TaskOwner
     from relay.upstream.client import UpstreamClient
 

@@ -14,16 +14,16 @@ Must not know: HTTP, WebSocket, batches, how turns are taken.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import orjson
 import structlog
 
 from relay import errors, jsonrpc, methods, prechecks, transaction
 from relay.errors import Refusal
 from relay.lanes import Effect, LaneBook, lane_key
+from relay.receipts import Receipts
 from relay.resolve import Resolver, judge
+from relay.submission import UNORDERED, Accepted, Declined, Entry, Submission, Unordered
 from relay.telemetry.metrics import DISPOSITIONS, REFUSALS
 from relay.turns import Turns
 from relay.upstream.client import Answered, Lost, NotSent
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from relay.config import Settings
     from relay.lanes import Lane, Reading, Ticket
-    from relay.methods import Method, Request
+    from relay.methods import Method
+    from relay.submission import Outcome
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
     from relay.transaction import SignedTransaction
@@ -44,61 +45,6 @@ if TYPE_CHECKING:
 
 ANSWER_SHARE_S: Final = 5.0
 """Of a submission's time, at most this much is kept for finding out what became of it when the node stays silent."""
-
-RECEIPT_WAITS_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
-"""Between looks for a receipt; the last one repeats."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The node has the transaction. ``result`` is the text of the answer's result."""
-
-    result: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """The node refused it. ``error`` is the text of its error, as it came."""
-
-    error: bytes
-
-
-Outcome = Accepted | Declined | Refusal
-
-
-class Submission:
-    """One transaction on its way, for however many clients that sent it."""
-
-    __slots__ = ("arrived", "copies", "held_since", "outcome", "request", "transaction", "verdict")
-
-    def __init__(self, request: Request, signed: SignedTransaction, arrived: float) -> None:
-        self.request = request
-        self.transaction = signed
-        self.arrived = arrived
-        self.held_since: float | None = None
-        self.copies = 0
-        self.verdict = ""
-        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def __repr__(self) -> str:
-        return f"<submission {self.transaction.hash}: nonce {self.transaction.nonce} of {self.transaction.sender}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One client's request and the submission that it made or joined."""
-
-    request: Request
-    submission: Submission
-
-
-class Unordered:
-    """A transaction of a type that the relay does not know: it passes through without a lane."""
-
-    __slots__ = ()
-
-
-UNORDERED: Final = Unordered()
 
 
 class Submitter:
@@ -127,7 +73,7 @@ class Submitter:
         self.book: LaneBook[Submission] = LaneBook(settings.ordering)
         self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock)
         self._inflight: dict[tuple[str, bytes], Submission] = {}
-        self._closing: asyncio.Event = asyncio.Event()
+        self._receipts = Receipts(accounts, clock)
         self._draining = False
         self._unknown_types: set[int] = set()
         self._log = structlog.get_logger("relay.submit")
@@ -183,7 +129,7 @@ class Submitter:
         joined = self.book.join(lane_key(chain_id, signed.sender_bytes), submission, signed.nonce, submission.arrived)
         if isinstance(joined, Refusal):
             return self._not_taken(joined)
-        self._inflight[submission.request.key] = submission
+        self._inflight[submission.key] = submission
         lane, _ = joined
         self.turns.wake(lane)
         return Entry(submission.request, submission)
@@ -251,13 +197,13 @@ class Submitter:
         self._verdicts[verdict.disposition].n += 1
         match verdict.disposition:
             case Disposition.IN_POOL:
-                self._finish(submission, _own_hash(submission), "in pool")
+                self._finish(submission, submission.own_hash, "in pool")
                 return Effect.ACCEPTED
             case Disposition.UNCERTAIN:
                 return await self._find_out(submission, verdict.reason, deadline)
             case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
                 if await self._accounts.knows(submission.transaction.hash, deadline - self._clock()):
-                    self._finish(submission, _own_hash(submission), f"{verdict.reason}, known")
+                    self._finish(submission, submission.own_hash, f"{verdict.reason}, known")
                     return Effect.DOUBTFUL
         self._finish(submission, Declined(reply.error_text or b"{}"), verdict.reason)
         doubtful = verdict.about_nonce or verdict.disposition in (Disposition.SLOT_TAKEN, Disposition.UNRECOGNISED)
@@ -266,9 +212,9 @@ class Submitter:
     async def _find_out(self, submission: Submission, why: str, deadline: float) -> Effect:
         settled = await self._resolver.resolve(submission.request, submission.transaction.hash, deadline)
         if settled is None:
-            self._finish(submission, _unknown(submission), f"unknown: {why}")
+            self._finish(submission, submission.unknown, f"unknown: {why}")
             return Effect.DOUBTFUL
-        outcome = Accepted(settled.result) if settled.result else _own_hash(submission)
+        outcome = Accepted(settled.result) if settled.result else submission.own_hash
         self._finish(submission, outcome, f"{'found' if settled.found else 'resent'} after: {why}")
         return Effect.ACCEPTED
 
@@ -278,7 +224,7 @@ class Submitter:
             return
         submission.outcome.set_result(outcome)
         submission.verdict = verdict
-        self._inflight.pop(submission.request.key, None)
+        self._inflight.pop(submission.key, None)
         asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
 
     def _record(self, submission: Submission, now: float) -> None:
@@ -322,7 +268,7 @@ class Submitter:
         """The nonce is spent: by this very transaction (then that is success), or by another."""
         signed = submission.transaction
         if submission.request.method.public and await self._accounts.knows(signed.hash):
-            self._finish(submission, _own_hash(submission), "spent by itself")
+            self._finish(submission, submission.own_hash, "spent by itself")
             return
         self._stages["stateful"].n += 1
         view = prechecks.View(latest_nonce=latest)
@@ -337,7 +283,7 @@ class Submitter:
     def broken(self, ticket: Ticket[Submission], error: BaseException) -> None:
         """A fault of ours in the middle of a turn: whether the bytes left is not known."""
         self._report("settle", error)
-        self._finish(ticket.submission, _unknown(ticket.submission), f"fault: {error!r}")
+        self._finish(ticket.submission, ticket.submission.unknown, f"fault: {error!r}")
 
     def _note_unknown_type(self, type_: int) -> None:
         self._unordered.n += 1
@@ -351,29 +297,8 @@ class Submitter:
         """What became of it, in the shape of the entry's own method: a hash, or a receipt."""
         outcome = await asyncio.shield(entry.submission.outcome)
         if entry.request.method.wants_receipt and isinstance(outcome, Accepted):
-            return await self._receipt(entry)
+            return await self._receipts.wait(entry.submission.transaction.hash, entry.request.timeout_s)
         return outcome
-
-    async def _receipt(self, entry: Entry) -> Outcome:
-        """Wait for the receipt, outside the lane; code 4 with the hash when the client's time is over."""
-        hash_ = entry.submission.transaction.hash
-        deadline = self._clock() + entry.request.timeout_s
-        waits = iter(RECEIPT_WAITS_S)
-        wait = 0.0
-        while not self._closing.is_set() and self._clock() < deadline:
-            if (receipt := await self._accounts.receipt(hash_)) is not None:
-                return Accepted(receipt)
-            wait = next(waits, wait)
-            await self._pause(min(wait, max(0.0, deadline - self._clock())))
-        return errors.RECEIPT_TIMEOUT.refusal(data=hash_, seconds=entry.request.timeout_s)
-
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, or until the instance closes."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._closing.wait()
-        except TimeoutError:
-            return
 
     # Draining (G12).
 
@@ -383,15 +308,7 @@ class Submitter:
 
     def give_up(self) -> None:
         """The drain is over: refuse what still waits, and say "unknown" for what is at the node."""
-        self._closing.set()
+        self._receipts.give_up()
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in list(self._inflight.values()):
-            self._finish(submission, _unknown(submission), "unknown: the instance shut down")
-
-
-def _own_hash(submission: Submission) -> Accepted:
-    return Accepted(orjson.dumps(submission.transaction.hash))
-
-
-def _unknown(submission: Submission) -> Refusal:
-    return errors.OUTCOME_UNKNOWN.refusal(data={"hash": submission.transaction.hash})
+            self._finish(submission, submission.unknown, "unknown: the instance shut down")

@@ -18,113 +18,23 @@ Must not know: transactions, the upstream, tasks. Pure; time is handed in (monot
 from __future__ import annotations
 
 from bisect import insort
-from collections import OrderedDict, deque
-from dataclasses import dataclass, field
-from enum import Enum
-from operator import attrgetter
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from relay import errors
+from relay.lanes.steps import ASK, REST, SLEEP, Effect, Go, Reading, Sleep, Ticket, TurnAway
 
 if TYPE_CHECKING:
-    from relay.config import Ordering
     from relay.errors import Refusal
+    from relay.lanes.rules import Rules
+    from relay.lanes.steps import Step
 
 T = TypeVar("T")
 
 UNPROVEN_FACTOR: Final = 4
 """Unproven tickets have a room of their own, this many times ``max_queue``: replays must not crowd out the sender."""
 
-WAIT_SHARE: Final = 0.8
-"""Share of ``max_wait_s`` in which a turn must begin; the rest is kept for the answer, so that a client that gives up
-after ``max_wait_s`` has one by then."""
-
-
-class Ticket(Generic[T]):
-    """A submission's place in a lane."""
-
-    __slots__ = ("arrived", "nonce", "number", "submission", "waiting")
-
-    def __init__(self, submission: T, nonce: int, arrived: float, number: int) -> None:
-        self.submission = submission
-        self.nonce = nonce
-        self.arrived = arrived
-        self.number = number
-        self.waiting = True
-
-    def __repr__(self) -> str:
-        return f"<ticket {self.number}: nonce {self.nonce}{'' if self.waiting else ', left'}>"
-
-
-class Effect(Enum):
-    """What the end of a turn means for the lane's knowledge."""
-
-    ACCEPTED = "accepted"
-    """The node took the transaction."""
-    REFUSED = "refused"
-    """The node refused it for a reason that says nothing about nonces, or nothing was sent."""
-    DOUBTFUL = "doubtful"
-    """A refusal about the nonce, or an unknown outcome: ``next`` is read afresh."""
-
-
-@dataclass(frozen=True, slots=True)
-class Go(Generic[T]):
-    """It is this ticket's turn."""
-
-    ticket: Ticket[T]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Read the counts at the upstream (`Lane.asked`, then `Lane.told`), beside the lane."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    """Nothing to do before ``until`` (None: before something happens; overdue tickets are `Lane.overdue`'s)."""
-
-    until: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnAway(Generic[T]):
-    """These tickets have left the lane, each with its refusal."""
-
-    tickets: list[tuple[Ticket[T], Refusal]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """The lane is empty."""
-
-
-Step = Go[T] | Ask | Sleep | TurnAway[T] | Rest
-
-REST: Final = Rest()
-ASK: Final = Ask()
-SLEEP: Final = Sleep()
 NEVER: Final = float("-inf")
-
-
-class Reading(Generic[T]):
-    """A read of the counts under way: when it began, and the unproven tickets that it will judge."""
-
-    __slots__ = ("began", "judged", "void")
-
-    def __init__(self, began: float, judged: list[Ticket[T]]) -> None:
-        self.began = began
-        self.judged = judged
-        self.void = False
-        """``next`` came into doubt after the read began: its count says nothing."""
-
-
-@dataclass(slots=True)
-class _Gaps:
-    """How gaps ended, for the metrics."""
-
-    filled: int = 0
-    forwarded: int = 0
-    refused: int = 0
 
 
 class Lane(Generic[T]):
@@ -389,101 +299,3 @@ class Lane(Generic[T]):
         for ticket in leaving:
             ticket.waiting = False
         return leaving
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """`[ordering]` as lanes use it."""
-
-    by_nonce: bool
-    window_s: float
-    forward_gaps: bool
-    max_queue: int
-    wait_s: float
-    gaps: _Gaps = field(default_factory=_Gaps, compare=False)
-
-    @property
-    def sort_key(self) -> Any:
-        """Nonce order with arrival as the tie-break, or arrival alone."""
-        return _BY_NONCE if self.by_nonce else _BY_ARRIVAL
-
-    @classmethod
-    def of(cls, ordering: Ordering) -> Rules:
-        """The rules that the settings ask for."""
-        return cls(
-            by_nonce=ordering.order == "nonce",
-            window_s=ordering.reorder_window_ms / 1000,
-            forward_gaps=ordering.on_gap == "forward",
-            max_queue=ordering.max_queue,
-            wait_s=ordering.max_wait_s * WAIT_SHARE,
-        )
-
-
-_BY_NONCE: Final = attrgetter("nonce", "number")
-_BY_ARRIVAL: Final = attrgetter("number")
-
-
-class LaneBook(Generic[T]):
-    """All lanes: busy ones for as long as they are, idle ones in an LRU."""
-
-    def __init__(self, ordering: Ordering) -> None:
-        self.rules = Rules.of(ordering)
-        self._max_senders = ordering.max_senders
-        self._busy: dict[bytes, Lane[T]] = {}
-        self._idle: OrderedDict[bytes, Lane[T]] = OrderedDict()
-        self._tickets = 0
-
-    def __repr__(self) -> str:
-        return f"<lanes: {len(self._busy)} busy, {len(self._idle)} idle>"
-
-    @property
-    def busy(self) -> int:
-        """Lanes with a ticket."""
-        return len(self._busy)
-
-    @property
-    def idle(self) -> int:
-        """Lanes kept for what they know."""
-        return len(self._idle)
-
-    def busy_lanes(self) -> list[Lane[T]]:
-        """A copy: whoever walks it may change the book."""
-        return list(self._busy.values())
-
-    def join(self, key: bytes, submission: T, nonce: int, now: float) -> tuple[Lane[T], Ticket[T]] | Refusal:
-        """Take a ticket in the lane of ``key`` (`lane_key`), which is made or woken if need be."""
-        lane = self._busy.get(key) or self._wake(key)
-        if lane is None:
-            return errors.AT_CAPACITY.refusal(senders=len(self._busy))
-        self._tickets += 1
-        ticket = lane.join(submission, nonce, now, self._tickets)
-        if isinstance(ticket, Ticket):
-            return lane, ticket
-        return ticket
-
-    def rest(self, lane: Lane[T]) -> None:
-        """``lane`` is empty: keep what it knows until others need the room."""
-        lane.rest()
-        del self._busy[lane.key]
-        self._idle[lane.key] = lane
-
-    def _wake(self, key: bytes) -> Lane[T] | None:
-        lane = self._idle.pop(key, None)
-        if lane is None:
-            if len(self._busy) + len(self._idle) >= self._max_senders and not self._evict():
-                return None
-            lane = Lane(key, self.rules)
-        self._busy[key] = lane
-        return lane
-
-    def _evict(self) -> bool:
-        """Forget the lane that was idle longest; busy ones are never touched."""
-        if not self._idle:
-            return False
-        self._idle.popitem(last=False)
-        return True
-
-
-def lane_key(chain_id: int, sender: bytes) -> bytes:
-    """A lane's name: the sender's 20 bytes, then the chain id."""
-    return sender + chain_id.to_bytes((chain_id.bit_length() + 7) // 8, "big")

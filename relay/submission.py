@@ -1,0 +1,86 @@
+"""A submission on its way: what it is, who asked for it, what became of it.
+
+Job: the values that pass between the path (`relay.submit`) and those who wait for it. Must not know: how it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from relay import errors
+from relay.errors import Refusal
+
+if TYPE_CHECKING:
+    from relay.methods import Request
+    from relay.transaction import SignedTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The node has the transaction. ``result`` is the text of the answer's result."""
+
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The node refused it. ``error`` is the text of its error, as it came."""
+
+    error: bytes
+
+
+Outcome = Accepted | Declined | Refusal
+
+
+class Submission:
+    """One transaction on its way, for however many clients that sent it."""
+
+    __slots__ = ("arrived", "copies", "held_since", "outcome", "request", "transaction", "verdict")
+
+    def __init__(self, request: Request, signed: SignedTransaction, arrived: float) -> None:
+        self.request = request
+        self.transaction = signed
+        self.arrived = arrived
+        self.held_since: float | None = None
+        self.copies = 0
+        self.verdict = ""
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """Requests with the same key are this submission."""
+        return self.request.key
+
+    @property
+    def own_hash(self) -> Accepted:
+        """Accepted, where the node's answer did not bring the hash."""
+        return Accepted(orjson.dumps(self.transaction.hash))
+
+    @property
+    def unknown(self) -> Refusal:
+        """It may be at the node."""
+        return errors.OUTCOME_UNKNOWN.refusal(data={"hash": self.transaction.hash})
+
+    def __repr__(self) -> str:
+        return f"<submission {self.transaction.hash}: nonce {self.transaction.nonce} of {self.transaction.sender}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One client's request and the submission that it made or joined."""
+
+    request: Request
+    submission: Submission
+
+
+class Unordered:
+    """A transaction of a type that the relay does not know: it passes through without a lane."""
+
+    __slots__ = ()
+
+
+UNORDERED: Final = Unordered()
