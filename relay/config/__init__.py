@@ -1,0 +1,48 @@
+"""Settings: one TOML file, environment and flags become frozen values, checked once at start.
+
+Job: `options` is the single list of options, `values` judges what is more than a type, `sources` merges flags over
+environment over file. ``config.example.toml`` and ``docs/configuration.md`` are held to the options by a test.
+Rules: an unknown key is an error that names it and what was probably meant. No repr and no fault shows a secret (URLs
+and headers may hold one).
+Must not know: what the settings are used for.
+"""
+
+from relay.config.options import (
+    DEFAULTS,
+    OPTIONS,
+    GasRules,
+    Log,
+    Ops,
+    Ordering,
+    Prechecks,
+    Server,
+    Settings,
+    Upstream,
+    changed,
+    shown,
+)
+from relay.config.sources import ENV_PREFIX, check, load, variable
+from relay.config.values import ConfigFault, address, denied, masked
+
+__all__ = [
+    "DEFAULTS",
+    "ENV_PREFIX",
+    "OPTIONS",
+    "ConfigFault",
+    "GasRules",
+    "Log",
+    "Ops",
+    "Ordering",
+    "Prechecks",
+    "Server",
+    "Settings",
+    "Upstream",
+    "address",
+    "changed",
+    "check",
+    "denied",
+    "load",
+    "masked",
+    "shown",
+    "variable",
+]
