@@ -1,0 +1,1 @@
+"""What the relay tells its operators: logs (`logs`) and metrics (`metrics`)."""

@@ -1,0 +1,230 @@
+"""Every metric, declared once, with its closed label set.
+
+Job: plain slots that cost some 40 ns a count, and the collector that shows them to prometheus-client.
+Rules: a label value comes from the closed sets below, never from a request: no address, no hash, no method name that a
+stranger can choose. A cell is looked up when a room is built, not when it counts. ``docs/metrics.md`` is held to
+`METRICS` by a test.
+Must not know: who counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate, product
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+PREFIX: Final = "relay_"
+LATENCY_BUCKETS: Final = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    25.0,
+)
+
+
+class Cell:
+    """One count. Only ``n`` matters."""
+
+    __slots__ = ("n",)
+
+    def __init__(self) -> None:
+        self.n = 0
+
+
+class HistogramCell:
+    """Counts by bucket, and their sum in seconds."""
+
+    __slots__ = ("buckets", "counts", "total")
+
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self.buckets = buckets
+        self.counts = [0] * (len(buckets) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value, in seconds."""
+        self.counts[bisect_left(self.buckets, value)] += 1
+        self.total += value
+
+
+class _Family:
+    """What counters, gauges and histograms share: a name, a help text, labels with closed value sets."""
+
+    kind: str
+
+    def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
+        self.name = PREFIX + name
+        self.help = help_text
+        self.labels: Mapping[str, tuple[str, ...]] = labels
+
+    def keys(self) -> Iterator[tuple[str, ...]]:
+        """Each combination of label values, in the order of the labels."""
+        return product(*self.labels.values())
+
+
+class Counter(_Family):
+    """A count that only rises, one cell for each combination of label values."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
+        super().__init__(name, help_text, **labels)
+        self.cells = {key: Cell() for key in self.keys()}
+        self._readers: dict[tuple[str, ...], Callable[[], int]] = {}
+
+    def cell(self, *values: str) -> Cell:
+        """The cell of these label values; KeyError for one outside the closed set."""
+        return self.cells[values]
+
+    def count_from(self, reader: Callable[[], int], *values: str) -> None:
+        """Ask ``reader`` at each scrape instead: a pure room counts for itself."""
+        self._readers[values] = reader
+
+    def collect(self) -> Metric:
+        """As prometheus-client wants it."""
+        family = CounterMetricFamily(self.name, self.help, labels=list(self.labels))
+        for key, cell in self.cells.items():
+            reader = self._readers.get(key)
+            family.add_metric(key, reader() if reader else cell.n)
+        return family
+
+
+class Gauge(_Family):
+    """A value read at the moment of the scrape, from whoever owns it."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
+        super().__init__(name, help_text, **labels)
+        self._readers: dict[tuple[str, ...], Callable[[], float]] = {}
+
+    def read_from(self, reader: Callable[[], float], *values: str) -> None:
+        """Ask ``reader`` at each scrape."""
+        self._readers[values] = reader
+
+    def collect(self) -> Metric:
+        """As prometheus-client wants it."""
+        family = GaugeMetricFamily(self.name, self.help, labels=list(self.labels))
+        for key, reader in self._readers.items():
+            family.add_metric(key, reader())
+        return family
+
+
+class Histogram(_Family):
+    """Seconds, by bucket."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
+        super().__init__(name, help_text, **labels)
+        self.cells = {key: HistogramCell(LATENCY_BUCKETS) for key in self.keys()}
+
+    def cell(self, *values: str) -> HistogramCell:
+        """The cell of these label values; KeyError for one outside the closed set."""
+        return self.cells[values]
+
+    def collect(self) -> Metric:
+        """As prometheus-client wants it."""
+        family = HistogramMetricFamily(self.name, self.help, labels=list(self.labels))
+        bounds = [*map(str, LATENCY_BUCKETS), "+Inf"]
+        for key, cell in self.cells.items():
+            rising = accumulate(cell.counts)
+            family.add_metric(key, list(zip(bounds, rising, strict=True)), cell.total)
+        return family
+
+
+REFUSALS: Final = ("queue_full", "waited_too_long", "at_capacity", "nonce_gap", "draining")
+DISPOSITIONS: Final = (
+    "accepted",
+    "in_pool",
+    "nonce_spent",
+    "slot_taken",
+    "not_now",
+    "funds",
+    "reprice",
+    "refused_here",
+    "refused",
+    "uncertain",
+    "unrecognised",
+)
+
+
+class Metrics:
+    """All metrics of one process. Built once, by the composition root; tests build their own."""
+
+    def __init__(self) -> None:
+        self.requests = Counter(
+            "requests_total",
+            "Requests by way in, class and outcome.",
+            way=("http", "websocket"),
+            kind=("pass", "submission", "mixed", "refused"),
+            outcome=("answered", "failed", "gone"),
+        )
+        self.connections = Gauge("connections", "Open client connections.", way=("http", "websocket"))
+        self.lane_wait = Histogram("lane_wait_seconds", "From ticket to turn.", tier=("local",))
+        self.lane_hold = Histogram("lane_hold_seconds", "From turn to release.", tier=("local",))
+        self.lanes = Gauge("lanes", "Lanes kept, by state.", state=("idle", "busy"))
+        self.waiting = Gauge("submissions_waiting", "Tickets that wait for their turn.")
+        self.running = Gauge("submissions_running", "Submissions that hold their lane.")
+        self.lane_refusals = Counter("lane_refusals_total", "Submissions refused by a lane.", reason=REFUSALS)
+        self.gaps = Counter("gaps_total", "Gaps in a lane and how they ended.", end=("filled", "forwarded", "refused"))
+        self.attached = Counter("duplicates_attached_total", "Copies that joined a submission in flight.")
+        self.prechecks = Counter(
+            "precheck_refusals_total",
+            "Submissions refused by a precheck or the decoder.",
+            stage=("decode", "stateless", "stateful"),
+        )
+        self.verdicts = Counter(
+            "verdicts_total", "What the upstream's answers to submissions meant.", disposition=DISPOSITIONS
+        )
+        self.unknown = Counter(
+            "unknown_outcomes_total",
+            "Outcomes that were unknown and how they ended.",
+            end=("found", "accepted", "unknown"),
+        )
+        self.unordered = Counter("unordered_total", "Submissions of unknown types, passed without ordering.")
+        self.upstream_time = Histogram(
+            "upstream_seconds", "From request to the upstream's answer.", kind=("submission", "read")
+        )
+        self.upstream_errors = Counter(
+            "upstream_errors_total",
+            "Upstream requests that got no usable answer.",
+            reason=("unreachable", "timed_out", "cut_off", "unusable"),
+        )
+        self.upstream_connections = Gauge(
+            "upstream_connections", "Connections to the upstream, by state.", state=("idle", "busy", "opening")
+        )
+        self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
+        self.faults = Counter("faults_total", "Faults of the relay itself; each is in the log.")
+
+    def families(self) -> list[Counter | Gauge | Histogram]:
+        """In the order of their declaration."""
+        return [family for family in vars(self).values() if isinstance(family, _Family)]  # type: ignore[misc]
+
+
+class MetricsCollector(Collector):
+    """Shows `Metrics` to prometheus-client."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """One family after the other."""
+        return (family.collect() for family in self._metrics.families())

@@ -1,0 +1,26 @@
+"""What every test file may use: real nodes, where there are any."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ANVIL = Path(__file__).parents[1] / "node_modules" / ".bin" / "anvil"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked ``real_node`` skip where anvil is not installed, and fail where RELAY_REAL_NODE=required."""
+    if item.get_closest_marker("real_node") is None or ANVIL.exists():
+        return
+    reason = "there is no anvil: install node.js and npm, then run scripts/setup test"
+    if os.environ.get("RELAY_REAL_NODE") == "required":
+        pytest.fail(f"{reason} (RELAY_REAL_NODE=required)", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def anvil() -> Path:
+    """The anvil executable, for tests marked ``real_node``."""
+    return ANVIL
