@@ -1,0 +1,1 @@
+"""The clients' ways in: HTTP (`http`, and `connection` for one client) and WebSocket (`websocket`)."""

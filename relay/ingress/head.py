@@ -1,0 +1,292 @@
+"""A request's head becomes a plan, and the plan is remembered by the head's bytes.
+
+Job: judge a head and decide everything that can be decided before the body: how the body ends, which lines go
+upstream, how the answer's head ends, or why the request is refused. Clients send the same head again and again, so
+looking its bytes up in a dict replaces all of that.
+Rules: a plan depends on the head's bytes and the settings, on nothing else: no address, no time, no earlier request.
+httptools in its strict mode judges the form; what it takes and HTTP forbids is in `_CHECKS`. A head with credentials
+is never remembered.
+Must not know: connections, bodies, the upstream.
+
+Source: RFC 9112 (message syntax), RFC 9110 sections 7.6 (hop-by-hop fields) and 10.1.1 (Expect)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from relay.errors import (
+    BODY_TOO_LARGE,
+    HTTP_ENCODING,
+    HTTP_EXPECTATION,
+    HTTP_HEAD_TOO_LARGE,
+    HTTP_INVALID,
+    HTTP_METHOD,
+    HTTP_TRANSFER,
+    HTTP_VERSION,
+    Refusal,
+)
+from relay.ingress.answers import Ready, greeting, top_of
+from relay.ingress.cors import Cors, preflight
+from relay.ingress.limits import MAX_HEAD_BYTES, MAX_HEAD_LINES
+from relay.upstream.exchange import Head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay import config
+
+HEAD_END: Final = b"\r\n\r\n"
+_REMEMBERED_HEADS: Final = 1024
+_REMEMBERED_BYTES: Final = 2048
+
+_NOTED: Final = frozenset({
+    b"host", b"connection", b"transfer-encoding", b"content-length", b"content-encoding", b"expect", b"upgrade",
+})  # fmt: skip
+_CREDENTIALS: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+_KEPT_BACK: Final = _CREDENTIALS | {b"keep-alive", b"te", b"trailer", b"content-type", b"origin", b"referer"}
+_KEPT_BACK_PREFIXES: Final = (b"proxy-", b"sec-")
+_GZIP: Final = frozenset({b"gzip", b"x-gzip"})
+_PLAIN: Final = frozenset({b"", b"identity"})
+_LAST: Final = b"Connection: close\r\n\r\n"
+
+
+class Plan(NamedTuple):
+    """What to do with one request.
+
+    ``length``: bytes of its body, None for chunks. ``lines``: the header lines that go upstream, each ended by CRLF.
+    ``tail``: the end of the answer's head (CORS, Connection, the empty line); ``last_tail``: the same where the
+    connection closes behind the answer. ``old``: HTTP/1.0, which knows no chunks. ``ready``: our own answer to a
+    request that is no call.
+    """
+
+    length: int | None
+    lines: bytes
+    tail: bytes
+    last_tail: bytes
+    closes: bool
+    old: bool
+    gzip: bool = False
+    expects: bool = False
+    upgrades: bool = False
+    ready: Ready | None = None
+
+
+class Refused(NamedTuple):
+    """A head that is not taken, why, and the end of the answer's head. Its connection is given up."""
+
+    refusal: Refusal
+    last_tail: bytes
+
+
+class Request(NamedTuple):
+    """A well-formed head, taken apart. ``fields``: the values of the headers that say how to go on, in lower-case
+    names; ``kept``: (name, line) of those that may go upstream."""
+
+    method: bytes
+    old: bool
+    fields: dict[bytes, list[bytes]]
+    kept: list[tuple[bytes, bytes]]
+    secret: bool
+
+    def values(self, name: bytes) -> list[bytes]:
+        """The elements of a comma-separated header, in lower case."""
+        return [part.strip(b" \t").lower() for value in self.fields.get(name, ()) for part in value.split(b",")]
+
+    @property
+    def length(self) -> int:
+        """Content-Length, 0 without one."""
+        lengths = self.fields.get(b"content-length")
+        return int(lengths[0]) if lengths else 0
+
+
+class HeadMemo:
+    """Plans by head."""
+
+    def __init__(self, settings: config.Server) -> None:
+        self._max_body_bytes = settings.max_body_bytes
+        self._cors = Cors(settings.cors_origins)
+        self._plans: dict[bytes, Plan] = {}
+        self.recall = self._plans.get
+        """The plan of a head seen before, None for another."""
+
+    def plan(self, head: bytes) -> Plan | Refused:
+        """The plan for a head, which ends with the first empty line."""
+        plan = self._plans.get(head)
+        return plan if plan is not None else self._read(head)
+
+    def refuse(self, start: bytes, refusal: Refusal | None = None) -> Refused:
+        """A start of a request that will never become a head: for ``refusal``, or for what is wrong with its form."""
+        if refusal is None:
+            judged = _take_apart(start + HEAD_END)
+            refusal = judged if isinstance(judged, Refusal) else HTTP_INVALID.refusal(detail="a line ends without CR")
+        return Refused(refusal, self._cors.lines(start) + _LAST)
+
+    def _read(self, head: bytes) -> Plan | Refused:
+        request = _take_apart(head)
+        if isinstance(request, Refusal):
+            return self.refuse(head, request)
+        for check in _CHECKS:
+            if (refusal := check(request, self._max_body_bytes)) is not None:
+                return self.refuse(head, refusal)
+        plan = _plan(request, head, self._cors.lines(head))
+        if not request.secret and _is_plain_post(request, plan) and len(head) <= _REMEMBERED_BYTES:
+            self._remember(head, plan)
+        return plan
+
+    def _remember(self, head: bytes, plan: Plan) -> None:
+        if len(self._plans) >= _REMEMBERED_HEADS:
+            self._plans.clear()
+        self._plans[head] = plan
+
+
+class _Listener:
+    """What llhttp hears: only that the head is complete."""
+
+    __slots__ = ("complete",)
+
+    def __init__(self) -> None:
+        self.complete = False
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+def _take_apart(head: bytes) -> Request | Refusal:
+    lines = head[: -len(HEAD_END)].split(b"\r\n")
+    if len(head) > MAX_HEAD_BYTES or len(lines) > MAX_HEAD_LINES:
+        return too_large()
+    if (refusal := _malformed(head)) is not None:
+        return refusal
+    method, _, rest = lines[0].partition(b" ")
+    version = rest.rpartition(b" ")[2]
+    if version not in (b"HTTP/1.1", b"HTTP/1.0"):
+        return HTTP_VERSION.refusal()
+    fields: dict[bytes, list[bytes]] = {}
+    kept: list[tuple[bytes, bytes]] = []
+    secret = False
+    for line in lines[1:]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in _NOTED:
+            fields.setdefault(name, []).append(value.strip(b" \t"))
+        elif name in _KEPT_BACK or name.startswith(_KEPT_BACK_PREFIXES):
+            secret = secret or name in _CREDENTIALS
+        else:
+            kept.append((name, line))
+    return Request(method, version == b"HTTP/1.0", fields, kept, secret)
+
+
+def _malformed(head: bytes) -> Refusal | None:
+    """What llhttp thinks of it. It names versions that it does not take, and "0.0" before it has seen one."""
+    listener = _Listener()
+    parser = HttpRequestParser(listener)
+    try:
+        parser.feed_data(head)
+    except HttpParserUpgrade:
+        return None
+    except HttpParserError as error:
+        if parser.get_http_version() not in ("0.0", "1.0", "1.1"):
+            return HTTP_VERSION.refusal()
+        return HTTP_INVALID.refusal(detail=str(error))
+    return None if listener.complete else HTTP_INVALID.refusal(detail="this is no request")
+
+
+def too_large() -> Refusal:
+    """For a head beyond the limits."""
+    return HTTP_HEAD_TOO_LARGE.refusal(bytes=MAX_HEAD_BYTES, lines=MAX_HEAD_LINES)
+
+
+def _check_host(request: Request, _: int) -> Refusal | None:
+    hosts = len(request.fields.get(b"host", ()))
+    if hosts > 1 or (hosts == 0 and not request.old):
+        return HTTP_INVALID.refusal(detail=f"{hosts or 'no'} Host headers")
+    return None
+
+
+def _check_transfer(request: Request, _: int) -> Refusal | None:
+    codings = request.values(b"transfer-encoding")
+    if codings and request.old:
+        return HTTP_INVALID.refusal(detail="Transfer-Encoding in HTTP/1.0")
+    if codings and codings != [b"chunked"]:
+        return HTTP_TRANSFER.refusal(encoding=_shown(request, b"transfer-encoding"))
+    return None
+
+
+def _check_method(request: Request, _: int) -> Refusal | None:
+    return None if request.method in _KINDS else HTTP_METHOD.refusal()
+
+
+def _check_expectation(request: Request, _: int) -> Refusal | None:
+    if any(expected != b"100-continue" for expected in request.values(b"expect")):
+        return HTTP_EXPECTATION.refusal(expectation=_shown(request, b"expect"))
+    return None
+
+
+def _check_encoding(request: Request, _: int) -> Refusal | None:
+    codings = [coding for coding in request.values(b"content-encoding") if coding not in _PLAIN]
+    if len(codings) > 1 or not _GZIP.issuperset(codings):
+        return HTTP_ENCODING.refusal(encoding=_shown(request, b"content-encoding"))
+    return None
+
+
+def _check_length(request: Request, limit: int) -> Refusal | None:
+    return BODY_TOO_LARGE.refusal(limit=limit) if request.length > limit else None
+
+
+_CHECKS: Final = (
+    _check_host, _check_transfer, _check_method, _check_expectation, _check_encoding, _check_length,
+)  # fmt: skip
+"""What llhttp does not check, in this order. The last argument is ``max_body_bytes``."""
+
+
+def _shown(request: Request, name: bytes) -> str:
+    return b", ".join(request.fields[name]).decode("ascii", "replace")[:80]
+
+
+def _get(_: bytes) -> Ready:
+    return greeting(with_body=True)
+
+
+def _head(_: bytes) -> Ready:
+    return greeting(with_body=False)
+
+
+def _options(head: bytes) -> Ready:
+    return Ready(top_of(Head(204, b"No Content", preflight(head)), None), b"")
+
+
+_KINDS: Final[dict[bytes, Callable[[bytes], Ready] | None]] = {
+    b"POST": None, b"GET": _get, b"HEAD": _head, b"OPTIONS": _options,
+}  # fmt: skip
+"""Each method that is taken, and how its answer is made where it is no call."""
+
+
+def _plan(request: Request, head: bytes, cors: bytes) -> Plan:
+    connection = request.values(b"connection")
+    closes = b"close" in connection or (request.old and b"keep-alive" not in connection)
+    ready = _KINDS[request.method]
+    return Plan(
+        length=None if b"transfer-encoding" in request.fields else request.length,
+        lines=b"".join(line + b"\r\n" for name, line in request.kept if name not in connection),
+        tail=cors + (b"Connection: keep-alive\r\n\r\n" if request.old else b"\r\n"),
+        last_tail=cors + _LAST,
+        closes=closes,
+        old=request.old,
+        gzip=not _PLAIN.issuperset(request.values(b"content-encoding")),
+        expects=b"expect" in request.fields and not request.old,
+        upgrades=_asks_for_websocket(request, connection),
+        ready=ready(head) if ready else None,
+    )
+
+
+def _asks_for_websocket(request: Request, connection: list[bytes]) -> bool:
+    if request.method != b"GET" or request.old or request.length or b"transfer-encoding" in request.fields:
+        return False
+    return b"upgrade" in connection and b"websocket" in request.values(b"upgrade")
+
+
+def _is_plain_post(request: Request, plan: Plan) -> bool:
+    return request.method == b"POST" and plan.length is not None and not plan.gzip and not plan.expects

@@ -1,0 +1,113 @@
+"""The HTTP way in: the listening socket and all connections behind it.
+
+Job: accept, count, sweep deadlines once a second, drain.
+Rules: one timer for all connections. Draining answers what is in work, refuses what is not complete, and closes each
+connection as it becomes idle; at the deadline what is left is cut.
+Must not know: HTTP (`connection`, `head`, `body`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from relay.ingress.connection import Connection
+from relay.ingress.shared import Parts, Shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay import config
+    from relay.router import Routes
+    from relay.telemetry.metrics import Metrics
+    from relay.upstream.exchange import Sender
+
+BACKLOG: Final = 4096
+"""asyncio's 100 is one burst of wallets."""
+SWEEP_S: Final = 1.0
+
+
+class HttpServer:
+    """One listener. ``upgrade``: see `shared.Parts`."""
+
+    def __init__(  # noqa: PLR0913 - the composition root names each part once
+        self,
+        settings: config.Settings,
+        routes: Routes,
+        sender: Sender,
+        metrics: Metrics,
+        *,
+        report: Callable[[str, BaseException], None],
+        upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._shared = Shared(settings, Parts(routes, sender, report, upgrade), metrics)
+        self._clock = clock
+        self._listener: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        metrics.connections.read_from(lambda: self.connections, "http")
+
+    def __repr__(self) -> str:
+        return f"<HttpServer {'draining' if self._shared.draining else 'open'}: {self.connections} connections>"
+
+    @property
+    def connections(self) -> int:
+        """Open connections, those handed over to the WebSocket side not among them."""
+        return len(self._shared.open)
+
+    async def start(self, where: socket.socket | tuple[str, int]) -> tuple[str, int]:
+        """Listen on a bound socket or an address. Returns (host, port). Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if isinstance(where, socket.socket):
+            self._listener = await loop.create_server(self._connection, sock=where, backlog=BACKLOG)
+        else:
+            host, port = where
+            self._listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+        self._timer = loop.call_later(SWEEP_S, self._tick)
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        return host, port
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; open connections go on."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def drain(self, until: float) -> None:
+        """Return when every connection is closed. ``until``, of the clock, is when the rest is cut."""
+        self.stop_accepting()
+        self._shared.draining = True
+        await asyncio.sleep(0)  # requests that the kernel holds already are read, and refused by an answer
+        for connection in tuple(self._shared.open):
+            connection.drain()
+        await self._emptied(until - self._clock())
+        for connection in tuple(self._shared.open):
+            connection.abort()
+        await self._emptied(SWEEP_S)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def sweep(self) -> None:
+        """Look at each connection's deadlines."""
+        self._shared.tick()
+        now = self._clock()
+        for connection in tuple(self._shared.open):
+            connection.sweep(now)
+
+    async def _emptied(self, seconds: float) -> None:
+        if not self._shared.open:
+            return
+        self._shared.emptied.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._shared.emptied.wait()
+
+    def _connection(self) -> Connection:
+        return Connection(self._shared)
+
+    def _tick(self) -> None:
+        self.sweep()
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._tick)

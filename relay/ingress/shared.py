@@ -1,0 +1,105 @@
+"""What all connections of one listener share.
+
+Job: the parts a connection works with, the set of open ones, and what changes for all at once (Date, draining).
+Rules: read on the hot path, so plain attributes. A connection is open until its transport is closed, whoever it
+belongs to by then.
+Must not know: how a connection works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+from relay.ingress.head import HeadMemo
+from relay.ingress.limits import BODY_S, HEAD_S, LINGER_S, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay import config
+    from relay.ingress.connection import Connection
+    from relay.router import Routes
+    from relay.telemetry.metrics import Metrics
+    from relay.upstream.exchange import Sender
+
+
+class Outcomes:
+    """The counters of one kind of request."""
+
+    __slots__ = ("answered", "failed", "gone")
+
+    def __init__(self, metrics: Metrics, kind: str) -> None:
+        self.answered = metrics.requests.cell("http", kind, "answered")
+        self.failed = metrics.requests.cell("http", kind, "failed")
+        self.gone = metrics.requests.cell("http", kind, "gone")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a way in works with.
+
+    ``report`` gets the place and the error of each fault of ours. ``upgrade`` gets a WebSocket client's transport,
+    every byte read from it, and what to call once the transport is closed; None: upgrades are ignored.
+    """
+
+    routes: Routes
+    sender: Sender
+    report: Callable[[str, BaseException], None]
+    upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None
+
+
+class Shared:
+    """See the module."""
+
+    __slots__ = (
+        "date", "draining", "emptied", "handed_over", "heads", "limits", "max_body_bytes", "max_connections", "open",
+        "passed", "refused", "report", "routes", "sender", "submitted", "upgrade", "upstream_timeout_s",
+    )  # fmt: skip
+
+    def __init__(self, settings: config.Settings, parts: Parts, metrics: Metrics) -> None:
+        server = settings.server
+        self.routes = parts.routes
+        self.sender = parts.sender
+        self.report = parts.report
+        self.upgrade = parts.upgrade
+        self.heads = HeadMemo(server)
+        self.max_body_bytes = server.max_body_bytes
+        self.max_connections = server.max_connections
+        self.upstream_timeout_s = settings.upstream.timeout_s
+        self.limits = {
+            State.IDLE: server.keepalive_s, State.HEAD: HEAD_S, State.BODY: BODY_S, State.LINGERING: LINGER_S,
+        }  # fmt: skip
+        self.passed = Outcomes(metrics, "pass")
+        self.submitted = Outcomes(metrics, "submission")
+        self.refused = Outcomes(metrics, "refused")
+        self.draining = False
+        self.date = b""
+        self.open: set[Connection] = set()
+        self.handed_over: set[Connection] = set()
+        self.emptied = asyncio.Event()
+        """Set when the last open connection goes."""
+        self.tick()
+
+    def tick(self) -> None:
+        """Each second: our own answers say when they were given (RFC 9110, 6.6.1); a passed one says what it says."""
+        self.date = b"Date: %b\r\n" % formatdate(usegmt=True).encode()
+
+    def enter(self, connection: Connection) -> int:
+        """Count a new connection. Returns how many there are beyond the limit."""
+        self.open.add(connection)
+        return len(self.open) + len(self.handed_over) - self.max_connections
+
+    def hand_over(self, connection: Connection) -> Callable[[], None]:
+        """It belongs to the WebSocket side now, and still counts. Returns what to call when it is closed."""
+        self.leave(connection)
+        self.handed_over.add(connection)
+        return lambda: self.handed_over.discard(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Its transport is closed."""
+        self.open.discard(connection)
+        if not self.open:
+            self.emptied.set()

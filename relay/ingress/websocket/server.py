@@ -1,0 +1,193 @@
+"""The WebSocket way in: connections that the HTTP side hands over.
+
+Job: answer the upgrade (or refuse it), keep the sessions, tick them once a second, end them in the drain.
+Rules: a connection is handed over with all bytes read so far, when nothing of it is unsent; from then on aiohttp owns
+it, and ``closed`` is called once when it is gone. A refused upgrade is answered in JSON and closed. Browsers send an
+Origin: one that `[server] cors_origins` does not name is refused, for a page may open a WebSocket to anywhere and only
+the server can object.
+Must not know: what the messages mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from relay import errors, jsonrpc
+from relay.ingress.websocket.frames import TICK_S, Signal
+from relay.ingress.websocket.over_http import HttpCalls, Node
+from relay.ingress.websocket.session import ClientSocket, House, Session
+from relay.ingress.websocket.upstream import Dialer, UpstreamSocket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from relay.config import Settings
+    from relay.errors import Refusal
+    from relay.ingress.websocket.ways import Client, Way
+    from relay.router import Routes
+    from relay.tasks import TaskOwner
+    from relay.telemetry.metrics import Metrics
+    from relay.upstream.exchange import Sender
+
+FLUSH_S: Final = 2.0
+"""How long a client may take in the drain to read its last answers."""
+MAX_HEAD_BYTES: Final = 65_536
+"""Above any limit of the HTTP side, which has judged the head before."""
+
+
+class WebSocketServer:
+    """All WebSocket clients of one process."""
+
+    def __init__(  # noqa: PLR0913 - called once, by the composition root
+        self,
+        settings: Settings,
+        routes: Routes,
+        sender: Sender,
+        metrics: Metrics,
+        tasks: TaskOwner,
+        *,
+        report: Callable[[str, BaseException], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._origins = settings.server.cors_origins
+        self._max_body_bytes = settings.server.max_body_bytes
+        self._tasks = tasks
+        self._clock = clock
+        self._dialer = Dialer(settings.upstream) if settings.upstream.ws_url else None
+        way = _ways(settings.upstream.timeout_s, self._dialer, Node(sender, routes), tasks, clock)
+        self._house = House(routes, way, tasks, report, metrics.requests, clock, self._max_body_bytes)
+        self._server = _Server(self._handle, self._lost)
+        self._closed: dict[web.RequestHandler, Callable[[], None]] = {}
+        self._sessions: dict[web.RequestHandler, Session] = {}
+        self._moved = Signal()
+        self._draining = False
+        metrics.connections.read_from(lambda: len(self._closed), "websocket")
+        self._sweeper = tasks.spawn("websocket sweep", self._sweep())
+
+    def __repr__(self) -> str:
+        return f"<WebSocketServer {'draining' if self._draining else 'open'}: {len(self._closed)} connections>"
+
+    def upgrade(self, transport: asyncio.Transport, data: bytes, closed: Callable[[], None]) -> None:
+        """Take over ``transport``; ``data``: all bytes of it that have been read, from the request line on."""
+        handler = self._server()
+        self._closed[handler] = closed
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
+        handler.data_received(data)
+
+    def tick(self) -> None:
+        """Once a second: time-outs and signs of life."""
+        for session in list(self._sessions.values()):
+            session.tick()
+
+    async def drain(self, until: float) -> None:
+        """Answer all that is in work, calls until ``until`` (of the clock), submissions to their end; then close."""
+        self._draining = True
+        for session in list(self._sessions.values()):
+            session.shut(errors.DRAINING.refusal())
+        await self._all_gone(until - self._clock())
+        for session in list(self._sessions.values()):
+            session.give_up(errors.DRAINING.refusal())
+        await asyncio.gather(*(session.answered() for session in self._sessions.values()))
+        await self._all_gone(FLUSH_S)
+        for session in list(self._sessions.values()):
+            session.abort()
+        await self._moved.until(lambda: not self._sessions)
+        await self._server.shutdown(FLUSH_S)
+        self._sweeper.cancel()
+        if self._dialer is not None:
+            await self._dialer.close()
+
+    async def _all_gone(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._moved.until(lambda: not self._sessions)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.tick()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        socket = ClientSocket(self._max_body_bytes)
+        try:
+            await socket.prepare(request)
+        except web.HTTPBadRequest as error:
+            return _refused(errors.HTTP_INVALID.refusal(detail=error.text), {"Sec-WebSocket-Version": "13"})
+        except ConnectionError:
+            return socket
+        await self._serve(request, socket)
+        return socket
+
+    async def _serve(self, request: web.BaseRequest, socket: ClientSocket) -> None:
+        transport = request.transport
+        if transport is None:
+            return
+        session = self._sessions[request.protocol] = Session(self._house, socket, transport)
+        if self._draining:
+            session.shut(errors.DRAINING.refusal())
+        await asyncio.wait({self._tasks.spawn("websocket client", session.serve())})
+
+    def _refusal(self, request: web.BaseRequest) -> web.Response | None:
+        origin = request.headers.get("Origin")
+        if self._draining:
+            return _refused(errors.DRAINING.refusal())
+        if origin is not None and "*" not in self._origins and origin not in self._origins:
+            return _refused(errors.ORIGIN_DENIED.refusal(origin=origin))
+        return None
+
+    def _lost(self, handler: web.RequestHandler) -> None:
+        closed = self._closed.pop(handler, None)
+        session = self._sessions.pop(handler, None)
+        if session is not None:
+            session.leave()
+        self._moved.fire()
+        if closed is not None:
+            closed()
+
+
+class _Server(web.Server):
+    """aiohttp's server, which also tells when a connection is gone."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Coroutine[None, None, web.StreamResponse]],
+        lost: Callable[[web.RequestHandler], None],
+    ) -> None:
+        super().__init__(
+            handler, access_log=None, max_line_size=MAX_HEAD_BYTES, max_field_size=MAX_HEAD_BYTES, lingering_time=0
+        )
+        self._on_lost = lost
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        """The transport of ``handler`` is gone."""
+        super().connection_lost(handler, exc)
+        self._on_lost(handler)
+
+
+def _ways(
+    timeout_s: float, dialer: Dialer | None, node: Node, tasks: TaskOwner, clock: Callable[[], float]
+) -> Callable[[Client], Way]:
+    """How a client's calls reach the node: a socket of its own, or HTTP."""
+    if dialer is None:
+        return lambda client: HttpCalls(client, node, tasks, timeout_s=timeout_s, clock=clock)
+    return lambda client: UpstreamSocket(client, dialer, tasks, timeout_s=timeout_s, clock=clock)
+
+
+def _refused(refusal: Refusal, headers: dict[str, str] | None = None) -> web.Response:
+    response = web.Response(
+        status=refusal.case.http,
+        body=jsonrpc.refusal_text(jsonrpc.NULL, refusal),
+        content_type="application/json",
+        headers=headers,
+    )
+    response.force_close()
+    return response
