@@ -27,7 +27,7 @@ from relay.submission import UNORDERED, Accepted, Declined, Entry, Submission, U
 from relay.telemetry.metrics import DISPOSITIONS, REFUSALS
 from relay.turns import Turns
 from relay.upstream.client import Answered, Lost, NotSent
-from relay.verdict import Disposition
+from relay.verdict import Client, Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 ANSWER_SHARE_S: Final = 5.0
 """Of a submission's time, at most this much is kept for finding out what became of it when the node stays silent."""
+
+SEEN_CACHES: Final = frozenset({Client.NETHERMIND})
+"""Clients that say "already known" of what they have seen, even after their pool dropped it."""
 
 
 class Submitter:
@@ -197,17 +200,25 @@ class Submitter:
         self._verdicts[verdict.disposition].n += 1
         match verdict.disposition:
             case Disposition.IN_POOL:
+                if self._identity.client in SEEN_CACHES and await self._known(submission, deadline) is False:
+                    return await self._find_out(submission, "seen, but not in the pool", deadline)
                 self._finish(submission, submission.own_hash, "in pool")
                 return Effect.ACCEPTED
             case Disposition.UNCERTAIN:
                 return await self._find_out(submission, verdict.reason, deadline)
             case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
-                if await self._accounts.knows(submission.transaction.hash, deadline - self._clock()):
+                known = await self._known(submission, deadline)
+                if known is None:
+                    return await self._find_out(submission, verdict.reason, deadline)
+                if known:
                     self._finish(submission, submission.own_hash, f"{verdict.reason}, known")
                     return Effect.DOUBTFUL
         self._finish(submission, Declined(reply.error_text or b"{}"), verdict.reason)
         doubtful = verdict.about_nonce or verdict.disposition in (Disposition.SLOT_TAKEN, Disposition.UNRECOGNISED)
         return Effect.DOUBTFUL if doubtful else Effect.REFUSED
+
+    async def _known(self, submission: Submission, deadline: float) -> bool | None:
+        return await self._accounts.knows(submission.transaction.hash, deadline - self._clock())
 
     async def _find_out(self, submission: Submission, why: str, deadline: float) -> Effect:
         settled = await self._resolver.resolve(submission.request, submission.transaction.hash, deadline)
