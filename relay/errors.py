@@ -196,6 +196,13 @@ _ROWS: Final = (
         "all {limit} connections are taken ([server] max_connections)",
         "max_connections clients are connected",
     ),
+    Case(
+        "origin_denied",
+        -32600,
+        403,
+        "origin {origin} is not allowed ([server] cors_origins)",
+        "a WebSocket upgrade from a page whose origin is not in cors_origins",
+    ),
 )
 
 CATALOGUE: Final[dict[str, Case]] = {row.name: row for row in _ROWS}
@@ -227,3 +234,4 @@ HTTP_TRANSFER: Final = CATALOGUE["http_transfer"]
 HTTP_VERSION: Final = CATALOGUE["http_version"]
 HTTP_TIMEOUT: Final = CATALOGUE["http_timeout"]
 TOO_MANY_CONNECTIONS: Final = CATALOGUE["too_many_connections"]
+ORIGIN_DENIED: Final = CATALOGUE["origin_denied"]

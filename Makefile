@@ -1,0 +1,17 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test check acceptance
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## start the relay: on a development chain of its own, or with UPSTREAM=https://… in front of that node
+	@scripts/run
+
+test: ## run the tests
+	@scripts/test
+
+check: ## formatting, lint, types, direction of imports
+	@scripts/check
+
+acceptance: ## run the long black-box suite
+	@scripts/acceptance
