@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -21,6 +21,7 @@ import uvloop
 
 from relay import process
 from relay.config import address, masked
+from relay.errors import Fault
 from relay.ingress.http import HttpServer
 from relay.ingress.websocket import WebSocketServer
 from relay.ops import OpsServer
@@ -35,9 +36,11 @@ from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from relay.config import Settings
+
+T = TypeVar("T")
 
 ANSWERING_S: Final = 1.0
 """After the drain: time to write the last answers before sockets are closed."""
@@ -94,9 +97,10 @@ class Instance:
         """Open the listeners. The upstream need not be there yet."""
         self._background.start("identity", self._identity.watch_forever())
         self._background.start("overdue", self.submitter.turns.sweep_forever())
-        ops = await self._ops.start()
-        http = await self._http.start(address(self._settings.server.listen, "server.listen"))
-        return Addresses(http=_url(http), ops=_url(ops))
+        ops, server = self._settings.ops.listen, self._settings.server.listen
+        ops_place = await _listening("ops.listen", ops, self._ops.start())
+        http_place = await _listening("server.listen", server, self._http.start(address(server, "server.listen")))
+        return Addresses(http=_url(http_place), ops=_url(ops_place))
 
     async def drain(self) -> None:
         """Finish within ``drain_s``, say what could not be finished, and close (G12)."""
@@ -191,10 +195,14 @@ async def _dev(settings: Settings, chain_listen: str) -> int:
     from relay.devnode.welcome import welcome  # noqa: PLC0415 - as above
 
     host, port = address(chain_listen, "--chain-listen")
-    async with DevNode(host=host, port=port) as node:
+    node = DevNode(host=host, port=port)
+    await _listening("--chain-listen", chain_listen, node.start())
+    try:
         upstream = msgspec.structs.replace(settings.upstream, url=node.url, ws_url=node.ws_url)
         settings = msgspec.structs.replace(settings, upstream=upstream)
-        return await run(settings, lambda addresses: _say(welcome(node, addresses.http, addresses.ops)))
+        return await run(settings, lambda at: _say(welcome(node, at.http, at.ops)))
+    finally:
+        await node.close()
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
@@ -202,6 +210,13 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
     process.prefer_large_blocks()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
+
+
+async def _listening(key: str, place: str, start: Awaitable[T]) -> T:
+    try:
+        return await start
+    except OSError as error:
+        raise Fault(f"{key}: cannot listen on {place}: {error.strerror or error}; is another relay running?") from error
 
 
 def _say(text: str) -> None:

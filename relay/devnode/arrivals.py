@@ -15,6 +15,8 @@ from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from relay.devnode.transactions import hexed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -51,9 +53,10 @@ class Arrival:
 class _Sender:
     """What is known of one sender."""
 
+    address: str
     highest: int = -1
     nonces: set[int] = field(default_factory=set)
-    under_way: list[Arrival] = field(default_factory=list)
+    under_way: dict[int, Arrival] = field(default_factory=dict)
 
 
 class Arrivals:
@@ -84,11 +87,11 @@ class Arrivals:
 
     def enter(self, method: str, tx: SignedTransaction, connection: str) -> Arrival:
         """A submission has arrived."""
-        sender = self._senders.setdefault(tx.sender_bytes, _Sender())
-        arrival = Arrival(
-            self.total, method, "0x" + tx.sender_bytes.hex(), tx.nonce, tx.hash, connection, self._clock()
-        )
-        arrival.overlapped = any(other.hash != tx.hash for other in sender.under_way)
+        sender = self._senders.get(tx.sender_bytes)
+        if sender is None:
+            sender = self._senders[tx.sender_bytes] = _Sender(hexed(tx.sender_bytes))
+        arrival = Arrival(self.total, method, sender.address, tx.nonce, tx.hash, connection, self._clock())
+        arrival.overlapped = any(other.hash != tx.hash for other in sender.under_way.values())
         arrival.inverted = tx.nonce < sender.highest and tx.nonce not in sender.nonces
         self.total += 1
         self.under_way += 1
@@ -96,7 +99,7 @@ class Arrivals:
         self.inversions += arrival.inverted
         sender.highest = max(sender.highest, tx.nonce)
         sender.nonces.add(tx.nonce)
-        sender.under_way.append(arrival)
+        sender.under_way[arrival.number] = arrival
         self._kept.append(arrival)
         return arrival
 
@@ -104,8 +107,9 @@ class Arrivals:
         """Its answer begins, or nobody waits for one any more."""
         arrival.left = self._clock()
         arrival.outcome = outcome
-        if (sender := self._senders.get(tx.sender_bytes)) and arrival in sender.under_way:
-            sender.under_way.remove(arrival)
+        sender = self._senders.get(tx.sender_bytes)
+        if sender and sender.under_way.get(arrival.number) is arrival:  # not one from before a `clear`
+            del sender.under_way[arrival.number]
             self.under_way -= 1
 
     def clear(self) -> None:

@@ -45,7 +45,8 @@ class Result(NamedTuple):
     value: Any
 
 
-class Gone(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gone:
     """Nobody waits for an answer any more."""
 
 
@@ -166,8 +167,8 @@ def _arrive(node: DevNode, call: jsonrpc.Call, connection: Connection) -> Exchan
     if exchange.tx:
         exchange.arrival = node.arrivals.enter(call.method, exchange.tx, connection.name)
     subject = exchange.params.value(0)
-    seen = Incoming(call.method, subject if isinstance(subject, str) else None, exchange.tx)
-    exchange.plan = node.script.plan(seen)
+    text = subject.lower() if isinstance(subject, str) and len(node.script) else None
+    exchange.plan = node.script.plan(Incoming(call.method, text, exchange.tx))
     node.stir()
     return exchange
 
@@ -189,7 +190,8 @@ async def _carried_out(exchange: Exchange) -> Outcome:
     if (outcome := await _go_through(exchange, exchange.plan.before)) is not None:
         return outcome
     outcome = exchange.flaw or await _performed(exchange)
-    return await _go_through(exchange, exchange.plan.after) or outcome
+    changed = await _go_through(exchange, exchange.plan.after)
+    return outcome if changed is None else changed
 
 
 async def _go_through(exchange: Exchange, turns: tuple[Turn, ...]) -> Outcome | None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from relay.devnode.transactions import hexed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -132,7 +134,7 @@ class Incoming(NamedTuple):
 
     method: str
     subject: str | None
-    """The first parameter, if it is a string."""
+    """The first parameter, if it is a string, in lower case."""
     tx: SignedTransaction | None
 
 
@@ -218,10 +220,10 @@ def _matches(rule: Rule, call: Incoming) -> bool:
     if call.method.startswith(CONTROL) and not rule.method.startswith(CONTROL):
         return False
     tx = call.tx
-    digest = tx.hash if tx else call.subject
+    subject = tx.hash if tx else call.subject
     return (
         fnmatchcase(call.method, rule.method)
-        and (rule.hash is None or rule.hash.lower() == digest)
+        and (rule.hash is None or rule.hash.lower() == subject)
         and (rule.nonce is None or (tx is not None and tx.nonce == rule.nonce))
-        and (rule.sender is None or (tx is not None and rule.sender.lower() == tx.sender.lower()))
+        and (rule.sender is None or (tx is not None and hexed(tx.sender_bytes) == rule.sender.lower()))
     )

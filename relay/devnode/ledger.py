@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,15 @@ class Account(NamedTuple):
     balance: int
 
 
-NOBODY = Account(0, 0)
+class _Version(NamedTuple):
+    """An account from the block of this height on."""
+
+    height: int
+    nonce: int
+    balance: int
+
+
+NOBODY: Final = Account(0, 0)
 
 
 class Ledger:
@@ -31,8 +39,8 @@ class Ledger:
     __slots__ = ("_versions",)
 
     def __init__(self, balances: Mapping[bytes, int]) -> None:
-        self._versions: dict[bytes, list[tuple[int, Account]]] = {
-            address: [(0, Account(0, wei))] for address, wei in balances.items()
+        self._versions: dict[bytes, list[_Version]] = {
+            address: [_Version(0, 0, wei)] for address, wei in balances.items()
         }
 
     def __repr__(self) -> str:
@@ -43,18 +51,15 @@ class Ledger:
         versions = self._versions.get(address)
         if not versions:
             return NOBODY
-        if height is None:
-            return versions[-1][1]
-        at = bisect_right(versions, height, key=itemgetter(0))
-        return versions[at - 1][1] if at else NOBODY
+        at = len(versions) if height is None else bisect_right(versions, height, key=itemgetter(0))
+        return Account(*versions[at - 1][1:]) if at else NOBODY
 
     def put(self, address: bytes, account: Account, height: int) -> None:
         """From the block of this height on the account is so."""
         versions = self._versions.setdefault(address, [])
-        if versions and versions[-1][0] == height:
-            versions[-1] = (height, account)
-        else:
-            versions.append((height, account))
+        if versions and versions[-1].height == height:
+            versions.pop()
+        versions.append(_Version(height, *account))
 
     def credit(self, address: bytes, wei: int, height: int) -> None:
         """Add to a balance (take from it, if negative)."""

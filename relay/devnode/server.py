@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MAX_BODY: Final = 64 << 20
 BACKLOG: Final = 4096
 JSON: Final = "application/json"
-CLEANUP_S: Final = 1.0
+CLEANUP_S: Final = 5.0
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on, 0 s: closing such a socket resets the connection."""
 
@@ -54,7 +55,11 @@ class Server:
         self._web = web.Server(self._serve, request_factory=_request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(self._web, shutdown_timeout=CLEANUP_S)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port, backlog=BACKLOG).start()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port, backlog=BACKLOG).start()
+        except OSError:
+            await self.close()
+            raise
         self._port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
@@ -189,7 +194,7 @@ async def _say(ws: web.WebSocketResponse, text: bytes) -> None:
 
 def _peer(request: web.BaseRequest) -> str:
     peer = request.transport.get_extra_info("peername") if request.transport else None
-    return f"{peer[0]}:{peer[1]}" if peer else "gone"
+    return sys.intern(f"{peer[0]}:{peer[1]}") if peer else "gone"  # one text for all entries of a connection
 
 
 def _report(task: str, error: BaseException) -> None:
