@@ -250,7 +250,7 @@ def test_data_of_every_length_form(type_: int, length: int) -> None:
     assert (transaction.sender, transaction.data_length) == (SENDER, length)
 
 
-@pytest.mark.parametrize("chain_id", [None, 0, 1, 46, 110, 111, 2**16, 2**64 + 1, 2**200])
+@pytest.mark.parametrize("chain_id", [None, 0, 1, 110, 127, 128, 2**16, 2**64 + 1, 2**200])
 def test_replay_protection(chain_id: int | None) -> None:
     """Legacy: v carries the chain id (EIP-155), whatever its width; 27 and 28 carry none."""
     transaction = decode(sample(0, chain_id))
@@ -428,7 +428,7 @@ def bent(type_: int, place: int, item: Any) -> bytes:
         (bent(1, 7, b"\x01"), "rlp: expected input list for types.AccessList"),
         (bent(1, 7, [b"\x01"]), "rlp: expected input list for types.AccessTuple"),
         (bent(1, 7, [[TO]]), "rlp: expected input list for []common.Hash"),
-        (bent(1, 7, [[TO, [], []]]), "rlp: wrong number of elements for types.AccessTuple"),
+        (bent(1, 7, [[TO, [], []]]), "rlp: input list has too many elements for types.AccessTuple"),
         (bent(1, 7, [[TO, [b"\x03" * 31]]]), "rlp: input string of the wrong length for common.Hash"),
         (bent(1, 7, [[TO, [[b"\x03" * 31]]]]), "rlp: input string of the wrong length for common.Hash"),
         (bent(3, 5, b""), "rlp: input string too short for common.Address"),
@@ -463,6 +463,7 @@ def test_the_field_is_named() -> None:
         ([1, [], []], "rlp: too few elements for types.blobTxWithBlobs"),
         ([[], [], [], []], "rlp: input list has too many elements for types.blobTxWithBlobs"),
         ([[b"\x01" * 131_071], [], []], "rlp: input string of the wrong length for kzg4844.Blob"),
+        ([[b"\x01" * 131_071, b"\x01"], [], []], "rlp: input string of the wrong length for kzg4844.Blob"),
         ([[], [b"\x01" * 49], []], "rlp: input string of the wrong length for kzg4844.Commitment"),
         ([[], [], [b"\x01" * 48, b"\x01" * 47]], "rlp: input string of the wrong length for kzg4844.Proof"),
         ([[], [], b"\x01"], "rlp: expected input list for []kzg4844.Proof"),
@@ -471,7 +472,7 @@ def test_the_field_is_named() -> None:
 def test_wrappers_of_the_wrong_shape(sidecar: list[Any], words: str) -> None:
     """What follows the body is checked by its headers: version, counts of lists, lengths of blobs and proofs."""
     raw = envelope(3, [signed(3, FIELDS[3]), *sidecar])
-    assert refusal(raw) == words
+    assert refusal(raw).split(", decoding into")[0] == words
     assert agrees(raw)
 
 
