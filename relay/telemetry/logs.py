@@ -222,7 +222,7 @@ def _printable(_logger: _Line, _level: str, event: _Event) -> _Event:
 
 
 def _console(*, colors: bool) -> structlog.dev.ConsoleRenderer:
-    # structlog's own exception formatter shows local variables, and with them secrets.
+    # A traceback is text by then. structlog's default would show local variables, and with them secrets.
     return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
 
