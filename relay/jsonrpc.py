@@ -99,7 +99,7 @@ def parse(body: bytes) -> Call | Malformed | Batch | NotJson:
 
 
 def read_json(text: bytes) -> Any:
-    """``text`` as Python values; ValueError if it is no JSON (numbers past 64 bits included)."""
+    """``text`` as Python values; ValueError if it is no JSON. Integers past 64 bits become floats."""
     try:
         return orjson.loads(text)
     except RecursionError:

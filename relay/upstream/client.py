@@ -85,6 +85,8 @@ class Collector:
 
     def more(self, chunk: bytes) -> None:
         """The next bytes."""
+        if self.done.done():
+            return
         self._size += len(chunk)
         if self._size > MAX_COLLECTED:
             self._overflow()
