@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from relay.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S: Final = 5.0
+CLOSE_S: Final = 2.0
+"""How long a request under way may hold up the end."""
 
 
 class Readiness(Protocol):
@@ -66,7 +68,7 @@ class OpsServer:
         for path, handler in ROUTES.items():
             app.router.add_get(path, getattr(self, handler))
         app.router.add_route("*", "/{rest:.*}", _elsewhere)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
         await self._runner.setup()
         host, port = address(self._settings.listen, "ops.listen")
         await web.TCPSite(self._runner, host, port).start()

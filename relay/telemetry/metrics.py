@@ -174,7 +174,7 @@ class Metrics:
             "requests_total",
             "Requests by way in, class and outcome.",
             way=("http", "websocket"),
-            kind=("pass", "submission", "mixed", "refused"),
+            kind=("pass", "submission", "refused"),
             outcome=("answered", "failed", "gone"),
         )
         self.connections = Gauge("connections", "Open client connections.", way=("http", "websocket"))

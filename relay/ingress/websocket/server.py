@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from relay.telemetry.metrics import Metrics
     from relay.upstream.exchange import Sender
 
+RESTARTS: Final = "this instance shuts down; connect again"
 FLUSH_S: Final = 2.0
 """How long a client may take in the drain to read its last answers."""
+HANDSHAKE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 65_536
 """Above any limit of the HTTP side, which has judged the head before."""
 
@@ -58,7 +60,7 @@ class WebSocketServer:
         self._max_body_bytes = settings.server.max_body_bytes
         self._tasks = tasks
         self._clock = clock
-        self._dialer = Dialer(settings.upstream) if settings.upstream.ws_url else None
+        self._dialer = Dialer(settings.upstream, metrics) if settings.upstream.ws_url else None
         way = _ways(settings.upstream.timeout_s, self._dialer, Node(sender, routes), tasks, clock)
         self._house = House(routes, way, tasks, report, metrics.requests, clock, self._max_body_bytes)
         self._server = _Server(self._handle, self._lost)
@@ -89,7 +91,7 @@ class WebSocketServer:
         """Answer all that is in work, calls until ``until`` (of the clock), submissions to their end; then close."""
         self._draining = True
         for session in list(self._sessions.values()):
-            session.shut(errors.DRAINING.refusal())
+            session.shut(errors.DRAINING.refusal(), RESTARTS)
         await self._all_gone(until - self._clock())
         for session in list(self._sessions.values()):
             session.give_up(errors.DRAINING.refusal())
@@ -133,7 +135,7 @@ class WebSocketServer:
             return
         session = self._sessions[request.protocol] = Session(self._house, socket, transport)
         if self._draining:
-            session.shut(errors.DRAINING.refusal())
+            session.shut(errors.DRAINING.refusal(), RESTARTS)
         await asyncio.wait({self._tasks.spawn("websocket client", session.serve())})
 
     def _refusal(self, request: web.BaseRequest) -> web.Response | None:
@@ -163,7 +165,12 @@ class _Server(web.Server):
         lost: Callable[[web.RequestHandler], None],
     ) -> None:
         super().__init__(
-            handler, access_log=None, max_line_size=MAX_HEAD_BYTES, max_field_size=MAX_HEAD_BYTES, lingering_time=0
+            handler,
+            access_log=None,
+            keepalive_timeout=HANDSHAKE_S,
+            lingering_time=0,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
         )
         self._on_lost = lost
 
@@ -179,7 +186,7 @@ def _ways(
     """How a client's calls reach the node: a socket of its own, or HTTP."""
     if dialer is None:
         return lambda client: HttpCalls(client, node, tasks, timeout_s=timeout_s, clock=clock)
-    return lambda client: UpstreamSocket(client, dialer, tasks, timeout_s=timeout_s, clock=clock)
+    return lambda client: UpstreamSocket(client, dialer, tasks, clock)
 
 
 def _refused(refusal: Refusal, headers: dict[str, str] | None = None) -> web.Response:

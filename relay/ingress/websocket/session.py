@@ -41,7 +41,6 @@ MAX_WAITING_BYTES: Final = 1024 * 1024
 """Beyond this much waiting for the client, nothing further is read for it."""
 CLOSE_S: Final = 2.0
 """How long a client may take to answer our goodbye, or to read why it is thrown out."""
-REASON_BYTES: Final = 123
 
 _BREACHES: Final = (
     WSCloseCode.PROTOCOL_ERROR, WSCloseCode.UNSUPPORTED_DATA, WSCloseCode.INVALID_TEXT, WSCloseCode.MESSAGE_TOO_BIG,
@@ -120,11 +119,11 @@ class Session:
         elif silent == PING_TICKS:
             self._out.put(Frame(WSMsgType.PING, b""))
 
-    def shut(self, refusal: Refusal) -> None:
-        """Close once all is answered; what comes until then is answered by ``refusal``."""
+    def shut(self, refusal: Refusal, reason: str) -> None:
+        """Close once all is answered; what comes until then is answered by ``refusal``. ``reason``: 123 bytes."""
         if self._closing is None and not self._gone:
             self._closing = refusal
-            self._closer = self._house.tasks.spawn("websocket close", self._close(refusal))
+            self._closer = self._house.tasks.spawn("websocket close", self._close(reason))
 
     def give_up(self, refusal: Refusal) -> None:
         """Answer what waits for the node by an error; only submissions go on."""
@@ -252,10 +251,9 @@ class Session:
     def _broken(self, _: str) -> None:
         self.leave()
 
-    async def _close(self, refusal: Refusal) -> None:
+    async def _close(self, reason: str) -> None:
         await self.settled()
-        reason = refusal.message.encode()[:REASON_BYTES].decode(errors="ignore").encode()
-        await self._socket.close(code=WSCloseCode.SERVICE_RESTART, message=reason)
+        await self._socket.close(code=WSCloseCode.SERVICE_RESTART, message=reason.encode())
 
     async def _breached(self, code: int) -> None:
         """The client gets what it waits for, then time to read why it is thrown out: closing on top of unread bytes

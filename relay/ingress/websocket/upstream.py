@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from relay.ingress.websocket.pending import Pending
     from relay.ingress.websocket.ways import Client
     from relay.tasks import TaskOwner
+    from relay.telemetry.metrics import Metrics
 
 Socket = ClientWebSocketResponse[Literal[False]]
 
@@ -45,16 +46,22 @@ LOST: Final = "the connection to the node was lost; the call may have been carri
 
 
 class Dialer:
-    """Opens WebSockets to the node. One for the process."""
+    """Opens WebSockets to the node, and counts what they fail to answer. One for the process."""
 
-    def __init__(self, settings: Upstream) -> None:
+    def __init__(self, settings: Upstream, metrics: Metrics) -> None:
         url = urlsplit(settings.ws_url)
         self._url = settings.ws_url
         self._name = f"{url.hostname}:{url.port or (443 if url.scheme == 'wss' else 80)}"
         self._headers = settings.headers
         self._connect_timeout_s = settings.connect_timeout_s
+        self.timeout_s = settings.timeout_s
         self._tls = _tls(settings.ca_file) if url.scheme == "wss" else True
         self._http: aiohttp.ClientSession | None = None
+        self._errors = {lack: metrics.upstream_errors.cell(lack.value) for lack in Lack}
+
+    def count(self, lack: Lack) -> None:
+        """One more call without an answer."""
+        self._errors[lack].n += 1
 
     async def dial(self) -> Socket | Failure:
         """A new socket, or why there is none: nothing was sent."""
@@ -106,13 +113,10 @@ class Dialer:
 class UpstreamSocket:
     """One client's way to the node."""
 
-    def __init__(
-        self, client: Client, dialer: Dialer, tasks: TaskOwner, *, timeout_s: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, client: Client, dialer: Dialer, tasks: TaskOwner, clock: Callable[[], float]) -> None:
         self._client = client
         self._dialer = dialer
         self._tasks = tasks
-        self._timeout_s = timeout_s
         self._clock = clock
         self._calls = PendingCalls()
         self._out = FrameQueue("upstream socket writes", self._write, self._lose, Signal(), tasks)
@@ -134,9 +138,9 @@ class UpstreamSocket:
 
     def tick(self) -> None:
         """Once a second: answer what has waited too long, ping a silent node, leave a dead one."""
-        overdue = self._calls.overdue(self._clock() - self._timeout_s)
+        overdue = self._calls.overdue(self._clock() - self._dialer.timeout_s)
         for pending in overdue:
-            self._client.refuse(pending, self._too_late(pending))
+            self._refuse_late(pending)
         if any(not pending.sent for pending in overdue):
             self._lose("it takes no data")
         if self._socket is None or self._over:
@@ -209,17 +213,20 @@ class UpstreamSocket:
             return
         unreachable = errors.UPSTREAM_UNREACHABLE.refusal(detail=f"the connection to the node was lost ({detail})")
         self.give_up(unreachable)
-        self._client.shut(unreachable)
+        self._client.shut(unreachable, "the connection to the node was lost")
 
     def _refuse_all(self, unsent: Refusal) -> None:
         lost = errors.UPSTREAM_UNUSABLE.refusal(detail=LOST)
         for pending in self._calls.clear():
+            self._dialer.count(Lack.CUT_OFF if pending.sent else Lack.UNREACHABLE)
             self._client.refuse(pending, lost if pending.sent else unsent)
 
-    def _too_late(self, pending: Pending) -> Refusal:
+    def _refuse_late(self, pending: Pending) -> None:
+        self._dialer.count(Lack.TIMED_OUT)
         if pending.sent:
-            return errors.UPSTREAM_TIMEOUT.refusal(seconds=self._timeout_s)
-        return errors.UPSTREAM_UNREACHABLE.refusal(detail="the node takes no data")
+            self._client.refuse(pending, errors.UPSTREAM_TIMEOUT.refusal(seconds=self._dialer.timeout_s))
+        else:
+            self._client.refuse(pending, errors.UPSTREAM_UNREACHABLE.refusal(detail="the node takes no data"))
 
     async def _hang_up(self, socket: Socket) -> None:
         if self._reader is not None:

@@ -25,7 +25,7 @@ class Client(Protocol):
     def refuse(self, pending: Pending, refusal: Refusal) -> None:
         """``pending`` is answered by an error of ours."""
 
-    def shut(self, refusal: Refusal) -> None:
+    def shut(self, refusal: Refusal, reason: str) -> None:
         """Close the client's socket once all is answered; what it sends until then is answered by ``refusal``."""
 
     async def room(self) -> None:
