@@ -180,6 +180,8 @@ class _Libraries(logging.Handler):
         # Below a warning, libraries tell of each request; that is ours to tell.
         root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
         root.addHandler(self)
+        # aiohttp warns of each client that asks for a sub-protocol: strangers could fill the log.
+        logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line, at the nearest standard level below the record's."""
