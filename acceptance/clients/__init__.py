@@ -1,0 +1,1 @@
+"""Clients as processes of their own: wallets' libraries, and some that misbehave."""
