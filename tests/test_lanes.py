@@ -326,6 +326,18 @@ def test_a_drained_lane_lets_all_waiting_go_but_not_the_holder() -> None:
     assert known.decide(0.0) is REST
 
 
+def test_a_lane_does_not_rest_while_it_is_asking() -> None:
+    """Its tickets may all have left meanwhile; the read still comes back to it."""
+    fresh = lane()
+    take(fresh, 7)
+    reading = fresh.asked(0.0)
+    fresh.turn_all_away(errors.DRAINING.refusal())
+
+    assert fresh.decide(0.0) is SLEEP
+    fresh.told(reading, 7, 0.1)
+    assert fresh.decide(0.1) is REST
+
+
 def test_idle_lanes_are_forgotten_oldest_first_and_busy_ones_never() -> None:
     """The LRU holds ``max_senders`` lanes; a lane with a ticket is not in it (a held lock is never evicted)."""
     book: LaneBook[str] = LaneBook(Ordering(max_senders=3))

@@ -195,6 +195,26 @@ async def test_a_drain_refuses_what_waits_and_lets_the_holder_finish() -> None:
     assert bench.ended == ["holder"]
 
 
+async def test_a_lane_whose_tickets_left_while_it_asked_comes_to_rest() -> None:
+    """The drain empties it, the read comes back late: nothing breaks, nothing is left behind."""
+    bench = Bench()
+    answered = asyncio.Event()
+
+    async def slowly(lane: Lane[str], reading: Reading[str]) -> int | None:
+        bench.counted.set()
+        await answered.wait()
+        return 0
+
+    bench.read_counts = slowly  # type: ignore[method-assign] # behaviour of this one test
+    bench.send("a", 0)
+    await bench.counted.wait()
+    bench.turns.turn_all_away(errors.DRAINING.refusal())
+    answered.set()
+
+    await bench.owner.settled()
+    assert (bench.book.busy, bench.book.idle, bench.faults) == (0, 1, [])
+
+
 @pytest.mark.parametrize("senders", [200])
 async def test_lanes_do_not_wait_for_each_other(senders: int) -> None:
     """Every sender's turn begins although none has ended."""

@@ -37,53 +37,67 @@ UNPROVEN_FACTOR: Final = 4
 NEVER: Final = float("-inf")
 
 
+class _Moment(Generic[T]):
+    """What a lane holds while it is busy. Idle ones have none: 100,000 of them must stay small."""
+
+    __slots__ = (
+        "arrivals",
+        "asked_next",
+        "blind",
+        "confirmed",
+        "gap",
+        "holder",
+        "open_to",
+        "reading",
+        "ready",
+        "risen",
+        "unproven",
+    )
+
+    def __init__(self) -> None:
+        self.ready: list[Ticket[T]] = []
+        """Proven tickets, in the order of the rules."""
+        self.unproven: list[Ticket[T]] = []
+        """As they came."""
+        self.arrivals: deque[Ticket[T]] = deque()
+        """All that waited, as they came; those that left are dropped when they reach the front."""
+        self.holder: Ticket[T] | None = None
+        self.reading: Reading[T] | None = None
+        self.risen = NEVER
+        """When ``next`` last rose."""
+        self.open_to = -1
+        """Nonces up to here may go: their gap was passed."""
+        self.asked_next: int | None = None
+        """The ``next`` of which the upstream was last asked whether it knows more."""
+        self.confirmed = NEVER
+        """When the last read that counts began."""
+        self.blind = False
+        """The last read brought no count: go without."""
+        self.gap = False
+        """The head has been waiting above a gap."""
+
+
+_IDLE: Final[_Moment[Any]] = _Moment()
+"""The moment of every idle lane; never written to."""
+
+
 class Lane(Generic[T]):
     """One sender's tickets. Mutable; touched only from the event loop's thread."""
 
-    __slots__ = (
-        "_arrivals",
-        "_asked_next",
-        "_blind",
-        "_confirmed",
-        "_gap",
-        "_holder",
-        "_next",
-        "_open_to",
-        "_reading",
-        "_ready",
-        "_risen",
-        "_rules",
-        "_unproven",
-        "key",
-        "runner",
-    )
+    __slots__ = ("_moment", "_next", "_rules", "key", "runner")
 
     def __init__(self, key: bytes, rules: Rules) -> None:
         self.key = key
         self.runner: Any = None
         self._rules = rules
         self._next: int | None = None
-        self._risen = NEVER
-        self._holder: Ticket[T] | None = None
-        self._reading: Reading[T] | None = None
-        self._forget_the_moment()
-
-    def _forget_the_moment(self) -> None:
-        """What exists only while the lane is busy: 100,000 idle lanes must stay small."""
-        self._ready: list[Ticket[T]] | None = None
-        self._unproven: list[Ticket[T]] | None = None
-        self._arrivals: deque[Ticket[T]] | None = None
-        self._open_to = -1
-        self._asked_next: int | None = None
-        self._confirmed = NEVER
-        self._blind = False
-        self._gap = False
+        self._moment: _Moment[T] = _IDLE
 
     def __repr__(self) -> str:
-        return (
-            f"<lane {self.key.hex()}: next {self._next}, {self.waiting} waiting"
-            f"{f', {self._holder} holds' if self._holder else ''}{', asking' if self._reading else ''}>"
-        )
+        moment = self._moment
+        holds = f", {moment.holder} holds" if moment.holder else ""
+        asks = ", asking" if moment.reading else ""
+        return f"<lane {self.key.hex()}: next {self._next}, {self.waiting} waiting{holds}{asks}>"
 
     @property
     def next(self) -> int | None:
@@ -93,42 +107,34 @@ class Lane(Generic[T]):
     @property
     def waiting(self) -> int:
         """Tickets without a turn, unproven ones included."""
-        return len(self._ready or ()) + len(self._unproven or ())
-
-    @property
-    def idle(self) -> bool:
-        """No ticket at all."""
-        return self._holder is None and not self._ready and not self._unproven
+        return len(self._moment.ready) + len(self._moment.unproven)
 
     def join(self, submission: T, nonce: int, now: float, number: int) -> Ticket[T] | Refusal:
         """Take a ticket. Synchronous: the caller has not awaited anything since the request was complete."""
-        if self._ready is None or self._unproven is None or self._arrivals is None:
-            self._ready, self._unproven, self._arrivals = [], [], deque()
-        room, limit = (
-            (self._ready, self._rules.max_queue)
-            if self._is_proven(nonce)
-            else (self._unproven, self._rules.max_queue * UNPROVEN_FACTOR)
-        )
-        if len(room) >= limit:
+        moment = self._awake()
+        proven = self._is_proven(nonce)
+        room = moment.ready if proven else moment.unproven
+        if len(room) >= self._rules.max_queue * (1 if proven else UNPROVEN_FACTOR):
             return errors.QUEUE_FULL.refusal(waiting=len(room))
         ticket = Ticket(submission, nonce, now, number)
-        if room is self._ready:
+        if proven:
             self._insert(ticket)
         else:
             room.append(ticket)
-        self._arrivals.append(ticket)
+        moment.arrivals.append(ticket)
         return ticket
 
     def decide(self, now: float) -> Step[T]:
         """What happens next. Asked again after each change; changes nothing but by turning tickets away."""
-        if self._holder is not None:
+        moment = self._moment
+        if moment.holder is not None:
             return SLEEP
-        if not self._ready and not self._unproven:
-            return REST
+        if not moment.ready and not moment.unproven:
+            return SLEEP if moment.reading else REST
         if self._must_ask():
             return ASK
-        head = self._ready[0] if self._ready else None
-        if head is None or (self._reading and self._next is None and self._rules.by_nonce):
+        head = moment.ready[0] if moment.ready else None
+        if head is None or (moment.reading and self._next is None and self._rules.by_nonce):
             return SLEEP
         if self._may_go(head):
             return Go(head)
@@ -136,30 +142,33 @@ class Lane(Generic[T]):
 
     def granted(self, ticket: Ticket[T]) -> None:
         """``ticket`` begins its turn."""
-        self._holder = ticket
+        moment = self._moment
+        moment.holder = ticket
         self._leave(ticket)
-        if self._gap and self._next is not None and ticket.nonce <= self._next:
-            self._gap = False
+        if moment.gap and self._next is not None and ticket.nonce <= self._next:
+            moment.gap = False
             self._rules.gaps.filled += 1
 
     def released(self, ticket: Ticket[T], effect: Effect, now: float) -> None:
         """The turn is over: the upstream has answered, or never will."""
-        assert self._holder is ticket
-        self._holder = None
+        moment = self._moment
+        assert moment.holder is ticket
+        moment.holder = None
         if effect is Effect.DOUBTFUL:
             self._next = None
-            self._open_to = -1
-            self._blind = False
-            if self._reading:
-                self._reading.void = True
+            moment.open_to = -1
+            moment.blind = False
+            if moment.reading:
+                moment.reading.void = True
         elif effect is Effect.ACCEPTED and ticket.nonce == self._next:
             self._rise(ticket.nonce + 1, now)
 
     def asked(self, now: float) -> Reading[T]:
         """A read of the counts begins."""
-        self._reading = Reading(now, list(self._unproven or ()))
-        self._asked_next = self._next
-        return self._reading
+        moment = self._awake()
+        moment.asked_next = self._next
+        moment.reading = Reading(now, list(moment.unproven))
+        return moment.reading
 
     def told(self, reading: Reading[T], pending: int | None, now: float) -> TurnAway[T] | None:
         """``reading`` has ended. ``pending`` is the count, None where the upstream did not say.
@@ -167,10 +176,11 @@ class Lane(Generic[T]):
         Of the tickets it judged, those whose nonce is spent have been taken out before (`withdraw`); the rest is
         proven. Returns those for which the queue then has no room, the newest ones.
         """
-        self._reading = None
+        moment = self._moment
+        moment.reading = None
         if not reading.void:
-            self._confirmed = reading.began
-            self._blind = pending is None
+            moment.confirmed = reading.began
+            moment.blind = pending is None
             if pending is not None:
                 self._learn(pending, now)
         return self._admit([ticket for ticket in reading.judged if ticket.waiting])
@@ -181,13 +191,13 @@ class Lane(Generic[T]):
 
     def turn_all_away(self, refusal: Refusal) -> TurnAway[T]:
         """Every waiting ticket leaves (drain)."""
-        leaving = self._empty(self._ready) + self._empty(self._unproven)
+        leaving = self._empty(self._moment.ready) + self._empty(self._moment.unproven)
         return TurnAway([(ticket, refusal) for ticket in leaving])
 
     def overdue(self, now: float) -> TurnAway[T] | None:
         """Those whose turn did not begin within the limit leave; arrival order is the order of the limits."""
         late = []
-        arrivals = self._arrivals
+        arrivals = self._moment.arrivals
         while arrivals and (not arrivals[0].waiting or now >= arrivals[0].arrived + self._rules.wait_s):
             ticket = arrivals.popleft()
             if ticket.waiting:
@@ -197,8 +207,10 @@ class Lane(Generic[T]):
 
     def rest(self) -> None:
         """The lane is idle: keep only what the next burst can use."""
-        assert self.idle
-        self._forget_the_moment()
+        moment = self._moment
+        busy = moment.ready or moment.unproven or moment.holder or moment.reading
+        assert not busy
+        self._moment = _IDLE
 
     # Which tickets may go.
 
@@ -206,17 +218,18 @@ class Lane(Generic[T]):
         return not self._rules.by_nonce or (self._next is not None and nonce >= self._next)
 
     def _may_go(self, head: Ticket[T]) -> bool:
-        return not self._rules.by_nonce or self._next is None or head.nonce <= max(self._next, self._open_to)
+        return not self._rules.by_nonce or self._next is None or head.nonce <= max(self._next, self._moment.open_to)
 
     def _must_ask(self) -> bool:
-        if self._reading or not self._rules.by_nonce:
+        moment = self._moment
+        if moment.reading or not self._rules.by_nonce:
             return False
-        if self._unproven:
+        if moment.unproven:
             return True
         if self._next is None:
-            return not self._blind
-        head = self._ready[0] if self._ready else None
-        return head is not None and not self._may_go(head) and self._asked_next != self._next
+            return not moment.blind
+        head = moment.ready[0] if moment.ready else None
+        return head is not None and not self._may_go(head) and moment.asked_next != self._next
 
     def _at_gap(self, head: Ticket[T], now: float) -> Step[T]:
         """``head`` waits above a gap.
@@ -224,54 +237,56 @@ class Lane(Generic[T]):
         Passed when the ticket is older than the window, ``next`` has not risen for a window, nobody holds the lane and
         no lower ticket waits (both true here), and the upstream, asked after all of that came true, says the same.
         """
-        self._gap = True
-        passes = max(head.arrived, self._risen) + self._rules.window_s
+        moment = self._moment
+        moment.gap = True
+        passes = max(head.arrived, moment.risen) + self._rules.window_s
         if now < passes:
             return Sleep(passes)
-        if self._reading:
+        if moment.reading:
             return SLEEP
-        if self._confirmed < passes:
+        if moment.confirmed < passes:
             return ASK
-        assert self._ready
-        assert self._next is not None
-        self._gap = False
+        moment.gap = False
         if self._rules.forward_gaps:
-            self._open_to = self._ready[-1].nonce
+            moment.open_to = moment.ready[-1].nonce
             self._rules.gaps.forwarded += 1
             return Go(head)
         self._rules.gaps.refused += 1
-        return TurnAway(
-            [
-                (ticket, errors.NONCE_GAP.refusal(next=self._next, nonce=ticket.nonce))
-                for ticket in self._empty(self._ready)
-            ]
-        )
+        return self._refuse_gap()
+
+    def _refuse_gap(self) -> TurnAway[T]:
+        assert self._next is not None
+        refused = self._empty(self._moment.ready)
+        return TurnAway([(one, errors.NONCE_GAP.refusal(next=self._next, nonce=one.nonce)) for one in refused])
 
     # Bookkeeping.
+
+    def _awake(self) -> _Moment[T]:
+        if self._moment is _IDLE:
+            self._moment = _Moment()
+        return self._moment
 
     def _learn(self, pending: int, now: float) -> None:
         """A count was read. It never lowers ``next``: it may lag behind what the node has already accepted."""
         if self._next is None:
-            self._next = self._asked_next = pending
+            self._next = self._moment.asked_next = pending
         elif pending > self._next:
             self._rise(pending, now)
-            self._asked_next = pending
+            self._moment.asked_next = pending
 
     def _rise(self, nonce: int, now: float) -> None:
         self._next = nonce
-        self._risen = now
+        self._moment.risen = now
 
     def _insert(self, ticket: Ticket[T]) -> None:
-        assert self._ready is not None
-        insort(self._ready, ticket, key=self._rules.sort_key)
+        insort(self._moment.ready, ticket, key=self._rules.sort_key)
 
     def _admit(self, proven: list[Ticket[T]]) -> TurnAway[T] | None:
         """Unproven tickets become proven; the newest ones above ``max_queue`` find no room."""
-        if self._ready is None or self._unproven is None:
-            return None
+        moment = self._moment
         members = set(proven)
-        self._unproven[:] = [ticket for ticket in self._unproven if ticket not in members]
-        room = max(0, self._rules.max_queue - len(self._ready))
+        moment.unproven[:] = [ticket for ticket in moment.unproven if ticket not in members]
+        room = max(0, self._rules.max_queue - len(moment.ready))
         for ticket in proven[:room]:
             self._insert(ticket)
         surplus = proven[room:]
@@ -282,20 +297,19 @@ class Lane(Generic[T]):
 
     def _leave(self, ticket: Ticket[T]) -> None:
         ticket.waiting = False
-        for room in (self._ready, self._unproven):
+        for room in (self._moment.ready, self._moment.unproven):
             if room and room[0] is ticket:
                 del room[0]
                 return
-        for room in (self._ready, self._unproven):
+        for room in (self._moment.ready, self._moment.unproven):
             if room and ticket in room:
                 room.remove(ticket)
                 return
 
     @staticmethod
-    def _empty(room: list[Ticket[T]] | None) -> list[Ticket[T]]:
-        leaving = list(room or ())
-        if room:
-            room.clear()
+    def _empty(room: list[Ticket[T]]) -> list[Ticket[T]]:
+        leaving = room.copy()
+        room.clear()
         for ticket in leaving:
             ticket.waiting = False
         return leaving
