@@ -207,8 +207,7 @@ class Connection(asyncio.Protocol):
 
     @contained
     def _settled(self, answer: asyncio.Future[Answer]) -> None:
-        if self._state is not WORKING:
-            return  # the client is gone; its ticket belongs to the lane
+        """The router is done. If the client is gone by now, nobody hears it: the ticket belongs to its lane."""
         try:
             self.answered(*answers.of_router(answer.result()))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - reported, and the client gets an answer
@@ -269,7 +268,7 @@ class Connection(asyncio.Protocol):
         self._outcomes.answered.n += 1
         if self._chunked:
             self._transport.write(b"0\r\n\r\n")
-        self._rest(closes=self._closes or self._shared.draining)
+        self._rest(closes=self._closes)
 
     @contained
     def failed(self, failure: Failure) -> None:
@@ -386,7 +385,7 @@ class Connection(asyncio.Protocol):
     @contained
     def sweep(self, now: float) -> None:
         """End what takes too long."""
-        if self._watch.stuck(now, self._transport.get_write_buffer_size()):
+        if self._watch.stuck(now, self._transport):
             self.abort()
         elif self._watch.late(now, self._shared.limits.get(self._state, math.inf)):
             plan = self._incoming.plan

@@ -12,7 +12,7 @@ Source: https://fetch.spec.whatwg.org/#http-cors-protocol
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,25 +34,39 @@ _ASKED_NAMES: Final = _value_of(b"Access-Control-Request-Headers")
 _ASKED_PRIVATE: Final = _value_of(b"Access-Control-Request-Private-Network")
 
 
+class Tails(NamedTuple):
+    """The ends of an answer's head, from CORS to the empty line: where the connection is kept, where HTTP/1.0 keeps it,
+    where it closes behind the answer."""
+
+    keep: bytes
+    keep_old: bytes
+    last: bytes
+
+
 class Cors:
     """Who may read the answers of one server. ``origins``: ``*``, or each allowed origin as a browser writes it."""
 
     def __init__(self, origins: Sequence[str]) -> None:
-        self._open = b"Access-Control-Allow-Origin: *\r\n" + _EXPOSED if ANY in origins else b""
-        self._origins = frozenset(origin.encode() for origin in origins)
+        names = [origin.encode() for origin in origins]
+        self._open = _tails(_allow(b"*") + _EXPOSED) if ANY in origins else None
+        self._allowed = {name: _tails(_allow(name) + _PER_ORIGIN + _EXPOSED) for name in names}
+        self._others = _tails(_PER_ORIGIN)
 
-    def lines(self, head: bytes) -> bytes:
-        """The header lines, each ended by CRLF, for whatever answers the request with this head (or part of one)."""
-        if self._open:
-            return self._open
-        origin = _find(_ORIGIN, head)
-        if origin not in self._origins:
-            return _PER_ORIGIN
-        return b"Access-Control-Allow-Origin: %b\r\n%b%b" % (origin, _PER_ORIGIN, _EXPOSED)
+    def tails(self, head: bytes) -> Tails:
+        """For whatever answers the request with this head (or part of one)."""
+        return self._open or self._allowed.get(_find(_ORIGIN, head), self._others)
+
+
+def _allow(origin: bytes) -> bytes:
+    return b"Access-Control-Allow-Origin: %b\r\n" % origin
+
+
+def _tails(lines: bytes) -> Tails:
+    return Tails(lines + b"\r\n", lines + b"Connection: keep-alive\r\n\r\n", lines + b"Connection: close\r\n\r\n")
 
 
 def preflight(head: bytes) -> bytes:
-    """The further lines of the answer to OPTIONS. They allow nothing unless `Cors.lines` allows the origin."""
+    """The further lines of the answer to OPTIONS. They allow nothing unless `Cors` allows the origin."""
     lines = [
         b"Allow: " + ALLOWED_METHODS,
         b"Access-Control-Allow-Methods: " + ALLOWED_METHODS,

@@ -13,8 +13,10 @@ Source: RFC 9112 (message syntax), RFC 9110 sections 7.6 (hop-by-hop fields) and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from relay.errors import (
@@ -37,10 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay import config
+    from relay.ingress.cors import Tails
 
 HEAD_END: Final = b"\r\n\r\n"
 _REMEMBERED_HEADS: Final = 1024
 _REMEMBERED_BYTES: Final = 2048
+_REMEMBERED_NAMES: Final = 512
 
 _NOTED: Final = frozenset({
     b"host", b"connection", b"transfer-encoding", b"content-length", b"content-encoding", b"expect", b"upgrade",
@@ -48,12 +52,13 @@ _NOTED: Final = frozenset({
 _CREDENTIALS: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 _KEPT_BACK: Final = _CREDENTIALS | {b"keep-alive", b"te", b"trailer", b"content-type", b"origin", b"referer"}
 _KEPT_BACK_PREFIXES: Final = (b"proxy-", b"sec-")
+_ALWAYS_HERE: Final = frozenset({b"close", b"keep-alive", b"upgrade"})
+"""What Connection may name and `_KEPT_BACK` or `_NOTED` hold anyway."""
 _GZIP: Final = frozenset({b"gzip", b"x-gzip"})
 _PLAIN: Final = frozenset({b"", b"identity"})
-_LAST: Final = b"Connection: close\r\n\r\n"
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """What to do with one request.
 
     ``length``: bytes of its body, None for chunks. ``lines``: the header lines that go upstream, each ended by CRLF.
@@ -74,32 +79,34 @@ class Plan(NamedTuple):
     ready: Ready | None = None
 
 
-class Refused(NamedTuple):
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """A head that is not taken, why, and the end of the answer's head. Its connection is given up."""
 
     refusal: Refusal
     last_tail: bytes
 
 
-class Request(NamedTuple):
-    """A well-formed head, taken apart. ``fields``: the values of the headers that say how to go on, in lower-case
-    names; ``kept``: (name, line) of those that may go upstream."""
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A well-formed head, taken apart. ``fields``: the values of the headers that say how to go on, by lower-case
+    name; ``kept``: the lines that may go upstream; ``secret``: there are credentials."""
 
     method: bytes
     old: bool
     fields: dict[bytes, list[bytes]]
-    kept: list[tuple[bytes, bytes]]
+    kept: list[bytes]
     secret: bool
 
     def values(self, name: bytes) -> list[bytes]:
         """The elements of a comma-separated header, in lower case."""
-        return [part.strip(b" \t").lower() for value in self.fields.get(name, ()) for part in value.split(b",")]
+        if name not in self.fields:
+            return []
+        return [part.strip(b" \t") for part in b",".join(self.fields[name]).lower().split(b",")]
 
     @property
     def length(self) -> int:
         """Content-Length, 0 without one."""
         lengths = self.fields.get(b"content-length")
-        return int(lengths[0]) if lengths else 0
+        return int(lengths[0].lstrip(b"0") or b"0") if lengths else 0  # int() takes no more than 4,300 digits
 
 
 class HeadMemo:
@@ -122,16 +129,18 @@ class HeadMemo:
         if refusal is None:
             judged = _take_apart(start + HEAD_END)
             refusal = judged if isinstance(judged, Refusal) else HTTP_INVALID.refusal(detail="a line ends without CR")
-        return Refused(refusal, self._cors.lines(start) + _LAST)
+        return Refused(refusal, self._cors.tails(start).last)
 
     def _read(self, head: bytes) -> Plan | Refused:
         request = _take_apart(head)
         if isinstance(request, Refusal):
             return self.refuse(head, request)
-        for check in _CHECKS:
-            if (refusal := check(request, self._max_body_bytes)) is not None:
-                return self.refuse(head, refusal)
-        plan = _plan(request, head, self._cors.lines(head))
+        for field, check in _CHECKS:
+            if field is None or field in request.fields:
+                refusal = check(request, self._max_body_bytes)
+                if refusal is not None:
+                    return self.refuse(head, refusal)
+        plan = _plan(request, head, self._cors.tails(head))
         if not request.secret and _is_plain_post(request, plan) and len(head) <= _REMEMBERED_BYTES:
             self._remember(head, plan)
         return plan
@@ -140,6 +149,15 @@ class HeadMemo:
         if len(self._plans) >= _REMEMBERED_HEADS:
             self._plans.clear()
         self._plans[head] = plan
+
+
+@lru_cache(_REMEMBERED_NAMES)
+def _header(name: bytes) -> tuple[bytes, bool, bool]:
+    """What is done with a header: its lower-case name if its value is noted; whether its line goes upstream; whether it
+    is a credential."""
+    name = name.lower()
+    kept_back = name in _KEPT_BACK or name.startswith(_KEPT_BACK_PREFIXES)
+    return name if name in _NOTED else b"", not kept_back, name in _CREDENTIALS
 
 
 class _Listener:
@@ -165,17 +183,16 @@ def _take_apart(head: bytes) -> Request | Refusal:
     if version not in (b"HTTP/1.1", b"HTTP/1.0"):
         return HTTP_VERSION.refusal()
     fields: dict[bytes, list[bytes]] = {}
-    kept: list[tuple[bytes, bytes]] = []
+    kept: list[bytes] = []
     secret = False
     for line in lines[1:]:
         name, _, value = line.partition(b":")
-        name = name.lower()
-        if name in _NOTED:
-            fields.setdefault(name, []).append(value.strip(b" \t"))
-        elif name in _KEPT_BACK or name.startswith(_KEPT_BACK_PREFIXES):
-            secret = secret or name in _CREDENTIALS
-        else:
-            kept.append((name, line))
+        noted, goes_on, is_secret = _header(name)
+        if noted:
+            fields.setdefault(noted, []).append(value.strip(b" \t"))
+        elif goes_on:
+            kept.append(line)
+        secret = secret or is_secret
     return Request(method, version == b"HTTP/1.0", fields, kept, secret)
 
 
@@ -207,10 +224,9 @@ def _check_host(request: Request, _: int) -> Refusal | None:
 
 
 def _check_transfer(request: Request, _: int) -> Refusal | None:
-    codings = request.values(b"transfer-encoding")
-    if codings and request.old:
+    if request.old:
         return HTTP_INVALID.refusal(detail="Transfer-Encoding in HTTP/1.0")
-    if codings and codings != [b"chunked"]:
+    if request.values(b"transfer-encoding") != [b"chunked"]:
         return HTTP_TRANSFER.refusal(encoding=_shown(request, b"transfer-encoding"))
     return None
 
@@ -237,9 +253,15 @@ def _check_length(request: Request, limit: int) -> Refusal | None:
 
 
 _CHECKS: Final = (
-    _check_host, _check_transfer, _check_method, _check_expectation, _check_encoding, _check_length,
-)  # fmt: skip
-"""What llhttp does not check, in this order. The last argument is ``max_body_bytes``."""
+    (None, _check_host),
+    (b"transfer-encoding", _check_transfer),
+    (None, _check_method),
+    (b"expect", _check_expectation),
+    (b"content-encoding", _check_encoding),
+    (b"content-length", _check_length),
+)
+"""What llhttp does not check, in this order: the header it is about, if it is about one, and the check. A check's last
+argument is ``max_body_bytes``."""
 
 
 def _shown(request: Request, name: bytes) -> str:
@@ -264,15 +286,15 @@ _KINDS: Final[dict[bytes, Callable[[bytes], Ready] | None]] = {
 """Each method that is taken, and how its answer is made where it is no call."""
 
 
-def _plan(request: Request, head: bytes, cors: bytes) -> Plan:
+def _plan(request: Request, head: bytes, tails: Tails) -> Plan:
     connection = request.values(b"connection")
     closes = b"close" in connection or (request.old and b"keep-alive" not in connection)
     ready = _KINDS[request.method]
     return Plan(
         length=None if b"transfer-encoding" in request.fields else request.length,
-        lines=b"".join(line + b"\r\n" for name, line in request.kept if name not in connection),
-        tail=cors + (b"Connection: keep-alive\r\n\r\n" if request.old else b"\r\n"),
-        last_tail=cors + _LAST,
+        lines=_end_to_end(request.kept, connection),
+        tail=tails.keep_old if request.old else tails.keep,
+        last_tail=tails.last,
         closes=closes,
         old=request.old,
         gzip=not _PLAIN.issuperset(request.values(b"content-encoding")),
@@ -280,6 +302,13 @@ def _plan(request: Request, head: bytes, cors: bytes) -> Plan:
         upgrades=_asks_for_websocket(request, connection),
         ready=ready(head) if ready else None,
     )
+
+
+def _end_to_end(lines: list[bytes], connection: list[bytes]) -> bytes:
+    """``lines`` without those that Connection names, for this hop only."""
+    if not _ALWAYS_HERE.issuperset(connection):
+        lines = [line for line in lines if line.partition(b":")[0].lower() not in connection]
+    return b"\r\n".join([*lines, b""])
 
 
 def _asks_for_websocket(request: Request, connection: list[bytes]) -> bool:

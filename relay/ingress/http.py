@@ -80,7 +80,8 @@ class HttpServer:
         """Return when every connection is closed. ``until``, of the clock, is when the rest is cut."""
         self.stop_accepting()
         self._shared.draining = True
-        await asyncio.sleep(0)  # requests that the kernel holds already are read, and refused by an answer
+        for _ in range(2):  # requests that the kernel holds already are read, and refused by an answer
+            await asyncio.sleep(0)
         for connection in tuple(self._shared.open):
             connection.drain()
         await self._emptied(until - self._clock())

@@ -8,7 +8,9 @@ Must not know: transports, answers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from relay.errors import Refusal
 from relay.ingress.body import BodyReader
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from relay.ingress.head import HeadMemo
 
 
-class Complete(NamedTuple):
+class Complete(msgspec.Struct, frozen=True, gc=False):
     """A whole request. ``head`` is its head as it came."""
 
     plan: Plan

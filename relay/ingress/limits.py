@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import sys
+import termios
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class State(Enum):
@@ -63,9 +69,22 @@ class Watch:
             self.since = now
         return now - self.since >= limit_s
 
-    def stuck(self, now: float, unsent: int) -> bool:
-        """Has the client taken none of its ``unsent`` bytes for `PROGRESS_S`?"""
+    def stuck(self, now: float, transport: asyncio.Transport) -> bool:
+        """Do bytes wait for the client of which it has taken none for `PROGRESS_S`?"""
+        unsent = transport.get_write_buffer_size()
+        if unsent:
+            unsent += _queued_by_kernel(transport)
         if unsent != self._unsent:
             self._unsent = unsent
             self._moved = now
         return unsent > 0 and now - self._moved >= PROGRESS_S
+
+
+def _queued_by_kernel(transport: asyncio.Transport) -> int:
+    """Bytes the client's side has not acknowledged. The kernel takes new ones from us in steps of a megabyte and more,
+    which a slow client needs longer for than `PROGRESS_S`. 0 where the system does not tell."""
+    try:
+        count = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):
+        return 0
+    return int.from_bytes(count, sys.byteorder)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.ingress.head import HeadMemo
@@ -96,10 +97,11 @@ class Shared:
         """It belongs to the WebSocket side now, and still counts. Returns what to call when it is closed."""
         self.leave(connection)
         self.handed_over.add(connection)
-        return lambda: self.handed_over.discard(connection)
+        return partial(self.leave, connection)
 
     def leave(self, connection: Connection) -> None:
         """Its transport is closed."""
         self.open.discard(connection)
+        self.handed_over.discard(connection)
         if not self.open:
             self.emptied.set()
