@@ -2,8 +2,8 @@
 
 Job: find out whether a body can hold a submission, look only then, take the tickets of its submissions in order, split
 and merge batches.
-Rules: `route` is synchronous; tickets of a batch are taken in array order before anything is awaited. What need not be
-looked at goes upstream byte for byte. Answers stand in request order, every call under its own id, notifications
+Rules: `route` is synchronous; tickets of a batch are taken in array order before anything is awaited (a long one where
+order is by nonce: in slices, so that a flood does not stop other senders). What need not be looked at goes upstream byte for byte. Answers stand in request order, every call under its own id, notifications
 without one; a call with an id never gets an empty answer.
 Must not know: HTTP beyond a status, sockets, what happens to a submission.
 """
@@ -49,6 +49,8 @@ class Forward:
 
 FORWARD: Final = Forward()
 NO_CONTENT: Final = Answer(204, b"")
+SLICE: Final = 16
+"""Elements of a batch that are entered in one stretch: some 1.5 ms of decoding."""
 
 
 class Routes(Protocol):
@@ -86,6 +88,7 @@ class Router:
         self._timeout_s = settings.upstream.timeout_s
         self._max_batch = settings.server.max_batch
         self._deny = settings.server.deny_methods
+        self._slices = settings.ordering.order == "nonce"
         needles = {methods.NEEDLE, *(_literal_start(pattern) for pattern in self._deny)}
         self._look_always = b"" in needles
         self._needles = (*needles, b"\\", b"\0")
@@ -164,6 +167,8 @@ class Router:
             return self._too_long(elements)
         if not any(self._concerns_us(one) for one in elements):
             return FORWARD
+        if self._slices and len(elements) > SLICE:
+            return self._owner.spawn("answer", self._whatever(partial(self._answer_slices, elements), None))
         parts = [self._part(one) for one in elements]
         return self._owner.spawn("answer", self._whatever(partial(self._answer_batch, elements, parts), None))
 
@@ -180,6 +185,17 @@ class Router:
         if isinstance(entered, Refusal):
             return None if element.id is None else jsonrpc.refusal_text(element.id, entered)
         return entered
+
+    async def _answer_slices(self, elements: tuple[Call | Malformed, ...]) -> Answer:
+        """A long batch enters slice by slice, others' requests in between: decoding it all would stop everybody.
+
+        Its own order does not suffer: its tickets are taken in array order, and lanes go by nonce.
+        """
+        parts: list[_Part] = []
+        for start in range(0, len(elements), SLICE):
+            parts += [self._part(one) for one in elements[start : start + SLICE]]
+            await asyncio.sleep(0)
+        return await self._answer_batch(elements, parts)
 
     async def _answer_batch(self, elements: tuple[Call | Malformed, ...], parts: list[_Part]) -> Answer:
         """Submissions run on their own; the calls for the upstream travel together, beside them."""

@@ -168,6 +168,30 @@ async def test_a_pattern_without_a_beginning_is_matched_too() -> None:
         assert (await stand.ask(call("admin_peers")))["error"]["code"] == -32601
 
 
+async def test_a_long_batch_does_not_stop_others() -> None:
+    """Somebody else's submission is answered while a flood of 300 is still being taken in; the flood keeps its order."""
+    async with Stand.over(ordering={"max_queue": 1000}) as stand:
+        flood = stand.route(batch(*(submission(signed(nonce), nonce) for nonce in range(300))))
+        other = await stand.send(signed(0, who=1))
+
+        assert "result" in other
+        assert not flood.done()
+        replies = json.loads((await flood).body)
+        assert [reply["id"] for reply in replies] == list(range(300))
+        assert all("result" in reply for reply in replies)
+        assert stand.node.arrivals.inversions == 0
+
+
+async def test_by_arrival_a_long_batch_takes_all_its_tickets_at_once() -> None:
+    """Where arrival is the order, nothing may come between the elements of a batch."""
+    async with Stand.over(NodeSettings(mode="pool"), ordering={"order": "arrival"}) as stand:
+        flood = stand.route(batch(*(submission(signed(nonce), nonce) for nonce in range(40))))
+        late = stand.route(submission(signed(40)))
+        await asyncio.gather(flood, late)
+
+        assert [arrival.nonce for arrival in stand.node.arrivals] == list(range(41))
+
+
 async def test_a_failed_part_of_a_batch_fails_alone() -> None:
     """The node's gateway breaks down for the reads; the submission has its own answer."""
     async with Stand.over() as stand:

@@ -104,11 +104,12 @@ class Collector:
 
     def _overflow(self) -> None:
         self._parts.clear()
-        self._finish(Failure(Lack.UNUSABLE, f"the answer is larger than {MAX_COLLECTED} bytes"))
         if self.exchange is not None:
             self.exchange.abandon()
+        self._finish(Failure(Lack.UNUSABLE, f"the answer is larger than {MAX_COLLECTED} bytes"))
 
     def _finish(self, end: Whole | Failure) -> None:
+        self.exchange = None  # the exchange knows us: a cycle would wait for the collector
         if not self.done.done():
             self.done.set_result(end)
 
@@ -133,7 +134,9 @@ class UpstreamClient:
         collector = Collector(asyncio.get_running_loop().create_future())
         began = self._clock()
         bound = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        exchange = collector.exchange = self._sender.send(body, collector, timeout_s=bound, submission=submission)
+        exchange = self._sender.send(body, collector, timeout_s=bound, submission=submission)
+        if not collector.done.done():
+            collector.exchange = exchange
         try:
             end = await collector.done
         except asyncio.CancelledError:
