@@ -3,13 +3,15 @@
 Job: find out whether a body can hold a submission, look only then, take the tickets of its submissions in order, split
 and merge batches.
 Rules: `route` is synchronous; tickets of a batch are taken in array order before anything is awaited (a long one where
-order is by nonce: in slices, so that a flood does not stop other senders). What need not be looked at goes upstream byte for byte. Answers stand in request order, every call under its own id, notifications
-without one; a call with an id never gets an empty answer.
+order is by nonce: in slices, so that a flood does not stop other senders). What need not be looked at goes upstream
+byte for byte. Answers stand in request order, every call under its own id, notifications without one; a call with an id
+never gets an empty answer.
 Must not know: HTTP beyond a status, sockets, what happens to a submission.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,7 +24,6 @@ from relay.upstream.client import Whole
 from relay.upstream.exchange import Failure, Lack
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Iterable
 
     from relay.config import Settings

@@ -169,7 +169,7 @@ async def test_a_pattern_without_a_beginning_is_matched_too() -> None:
 
 
 async def test_a_long_batch_does_not_stop_others() -> None:
-    """Somebody else's submission is answered while a flood of 300 is still being taken in; the flood keeps its order."""
+    """Somebody else's submission is answered while a flood is still being taken in; the flood keeps its order."""
     async with Stand.over(ordering={"max_queue": 1000}) as stand:
         flood = stand.route(batch(*(submission(signed(nonce), nonce) for nonce in range(300))))
         other = await stand.send(signed(0, who=1))
