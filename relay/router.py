@@ -90,6 +90,8 @@ class Router:
         self._max_batch = settings.server.max_batch
         self._deny = settings.server.deny_methods
         self._slices = settings.ordering.order == "nonce"
+        self._slicing = asyncio.Lock()
+        """One slice in a turn of the loop, however many batches there are."""
         needles = {methods.NEEDLE, *(_literal_start(pattern) for pattern in self._deny)}
         self._look_always = b"" in needles
         self._needles = (*needles, b"\\", b"\0")
@@ -194,8 +196,9 @@ class Router:
         """
         parts: list[_Part] = []
         for start in range(0, len(elements), SLICE):
-            parts += [self._part(one) for one in elements[start : start + SLICE]]
-            await asyncio.sleep(0)
+            async with self._slicing:
+                parts += [self._part(one) for one in elements[start : start + SLICE]]
+                await asyncio.sleep(0)
         return await self._answer_batch(elements, parts)
 
     async def _answer_batch(self, elements: tuple[Call | Malformed, ...], parts: list[_Part]) -> Answer:

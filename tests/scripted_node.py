@@ -2,7 +2,7 @@
 
 A script is a list of steps for one request: bytes are written and, where the node was given `Reads`, the next step
 waits until the pool has read them, so that each becomes one read; `CLOSE` and `RESET` end the connection, `HANG` keeps
-it open without a word; an event is waited for; a `Flood` is a long body.
+it open without a word until the pool ends it; an event is waited for; a `Flood` is a long body.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pytest
 import uvloop
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
-    from relay.upstream.exchange import Failure, Head
+    from relay.upstream.exchange import Failure, Head, Lack
+
+T = TypeVar("T")
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain"
 
@@ -140,6 +142,10 @@ class ScriptedNode:
         """Wait until ``count`` requests have come."""
         await self.until(lambda: len(self.received) >= count)
 
+    async def has_open(self, count: int) -> None:
+        """Wait until as many connections are open."""
+        await self.until(lambda: self.open == count)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._serving.add(asyncio.current_task())
         number, self.connections, self.open = self.connections, self.connections + 1, self.open + 1
@@ -163,20 +169,20 @@ class ScriptedNode:
         self.received.append(Received(number, head, body))
         self._changed.set()
         try:
-            await self._play(self.scripts.popleft() if self.scripts else [PLAIN], writer)
+            await self._play(self.scripts.popleft() if self.scripts else [PLAIN], reader, writer)
         finally:
             self.played += 1
             self._changed.set()
 
-    async def _play(self, script: Sequence[Step], writer: asyncio.StreamWriter) -> None:
+    async def _play(self, script: Sequence[Step], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         start, lost = (self._reads.bytes, self._reads.lost) if self._reads else (0, 0)
         for step in script:
-            await self._take(step, writer)
+            await self._take(step, reader, writer)
             if self._reads and isinstance(step, bytes):
                 start += len(step)
                 await self._reads.until(start, lost)
 
-    async def _take(self, step: Step, writer: asyncio.StreamWriter) -> None:
+    async def _take(self, step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         match step:
             case bytes():
                 writer.write(step)
@@ -186,7 +192,8 @@ class ScriptedNode:
             case asyncio.Event():
                 await step.wait()
             case End.HANG:
-                await self._stopping.wait()
+                await (reader.read() if self.reads_bodies else self._stopping.wait())
+                raise ConnectionAbortedError
             case End.CLOSE:
                 writer.close()
                 await writer.wait_closed()
@@ -288,6 +295,53 @@ async def pool_to(url: str, clock: Callable[[], float] | None = None, **settings
     assert faults == []
 
 
+def send(pool: Pool, *, submission: bool = False, timeout_s: float | None = None) -> Recorder:
+    """Post something."""
+    heard = Recorder()
+    pool.send(b"{}", heard, submission=submission, timeout_s=timeout_s)
+    return heard
+
+
+async def under_way(node: ScriptedNode, pool: Pool, count: int, *, submission: bool = False) -> list[Recorder]:
+    """Post ``count`` requests that arrive at the node one after another, on a connection each."""
+    heard = []
+    for number in range(count):
+        heard.append(send(pool, submission=submission))
+        await node.has_received(number + 1)
+    return heard
+
+
+def noting(written: list[T], what: T) -> Callable[[], bool]:
+    """A ``before_write`` that says yes and notes it."""
+
+    def note() -> bool:
+        written.append(what)
+        return True
+
+    return note
+
+
+def gated(count: int) -> tuple[list[asyncio.Event], list[list[Step]]]:
+    """Gates, and scripts of a node that answers each once its gate opens."""
+    gates = [asyncio.Event() for _ in range(count)]
+    return gates, [[gate, PLAIN] for gate in gates]
+
+
+def lack(heard: Recorder) -> Lack | None:
+    """What the sink was told."""
+    return None if heard.failure is None else heard.failure.lack
+
+
+async def two_idle(node: ScriptedNode, pool: Pool) -> None:
+    """Bring two connections about."""
+    gates, scripts = gated(2)
+    node.scripts.extend(scripts)
+    heard = await under_way(node, pool, 2)
+    for gate, sink in zip(gates, heard, strict=True):
+        gate.set()
+        await sink.end()
+
+
 def tapped(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Count what the pools of this test read."""
     reads = Reads()
@@ -317,4 +371,5 @@ def both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., 
     loop = inspect.Parameter("loop_factory", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     run.__signature__ = signature.replace(parameters=[loop, *signature.parameters.values()])  # type: ignore[attr-defined]
     loops = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
-    return pytest.mark.parametrize("loop_factory", loops)(run)
+    on_each: Callable[..., None] = pytest.mark.parametrize("loop_factory", loops)(run)
+    return on_each

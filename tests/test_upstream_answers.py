@@ -61,15 +61,18 @@ CASES: Final = (
          b"Date: now\r\nServer: Geth/1\r\n"),
     good("compressed", OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(ZIPPED) + ZIPPED,
          b"Content-Encoding: gzip\r\n", body=ZIPPED),
-    good("hop by hop", OK + b"Connection: x-private, keep-alive\r\nX-Private: 1\r\nX-Own: 2\r\nKeep-Alive: timeout=5\r\n"
-         b"Trailer: a\r\nProxy-Connection: b\r\nTE: c\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\nhello", b"X-Own: 2\r\n"),
+    good("hop by hop", OK + b"Connection: x-private, keep-alive\r\nX-Private: 1\r\nX-Own: 2\r\nKeep-Alive: max=9\r\n"
+         b"Trailer: a\r\nProxy-Connection: b\r\nTE: c\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\nhello",
+         b"X-Own: 2\r\n"),
     good("upgrade offered", OK + b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 5\r\n\r\nhello"),
-    good("cors is ours", OK + b"Access-Control-Allow-Origin: *\r\naccess-control-max-age: 1\r\nContent-Length: 5\r\n\r\n"
-         b"hello"),
+    good("cors is ours", OK + b"Access-Control-Allow-Origin: *\r\naccess-control-max-age: 1\r\n"
+         b"Content-Length: 5\r\n\r\nhello"),
     good("vary", OK + b"Vary: Origin\r\nVARY: accept-encoding, origin, x\r\nVary: y\r\nContent-Length: 5\r\n\r\nhello",
          b"VARY: accept-encoding, x\r\nVary: y\r\n"),
-    good("bytes past ascii", OK + b"X-Name: \xc3\xa4\xff\r\nContent-Length: 5\r\n\r\nhello", b"X-Name: \xc3\xa4\xff\r\n"),
+    good("bytes past ascii", OK + b"X-Name: \xc3\xa4\xff\r\nContent-Length: 5\r\n\r\nhello",
+         b"X-Name: \xc3\xa4\xff\r\n"),
     Case("no content", b"HTTP/1.1 204 No Content\r\n\r\n", Head(204, b"No Content", b""), b""),
+    Case("no content, chunked", b"HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n", Head(204, b"No", b""), b""),
     Case("not modified", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: 1\r\n\r\n",
          Head(304, b"Not Modified", b"ETag: 1\r\n"), b""),
     good("interim", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + OK
@@ -78,6 +81,7 @@ CASES: Final = (
     good("chunked, empty", CHUNKED + b"0\r\n\r\n", body=b""),
     good("chunked in another case", OK + b"Transfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
     good("chunked, then more", CHUNKED + b"5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200", kept=False),
+    good("chunked, then no HTTP", CHUNKED + b"5\r\nhello\r\n0\r\n\r\ngarbage", kept=False),
     good("length, then more", OK + b"Content-Length: 5\r\n\r\nhello HTTP/1.1", kept=False),
     Case("no content, then more", b"HTTP/1.1 204 No\r\n\r\n0\r\n\r\n", Head(204, b"No", b""), b"", kept=False),
     good("close", OK + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello", kept=False),
@@ -257,8 +261,8 @@ def test_a_mutated_head_is_taken_only_if_llhttp_takes_it(good: bytes, place: int
 
 @pytest.mark.parametrize(("line", "seconds"), [
     (b"", head.IDLE_S), (b"Keep-Alive: timeout=5\r\n", 4), (b"Keep-Alive: max=100, timeout=\"9\"\r\n", 8),
-    (b"Keep-Alive: timeout=0\r\n", 0), (b"Keep-Alive: timeout=600\r\n", head.IDLE_S), (b"Keep-Alive: max=1\r\n", head.IDLE_S),
-    (b"Connection: close\r\n", 0),
+    (b"Keep-Alive: timeout=0\r\n", 0), (b"Keep-Alive: timeout=600\r\n", head.IDLE_S),
+    (b"Keep-Alive: max=1\r\n", head.IDLE_S), (b"Connection: close\r\n", 0),
 ])  # fmt: skip
 def test_a_connection_is_kept_as_long_as_the_node_says_less_a_second(line: bytes, seconds: float) -> None:
     """And never longer than our own limit."""

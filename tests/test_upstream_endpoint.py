@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import socket
 import ssl
@@ -16,7 +15,7 @@ from relay.config import ConfigFault, Upstream
 from relay.upstream.connection import JOINED_BYTES
 from relay.upstream.endpoint import Endpoint
 from relay.upstream.exchange import Failure, Lack
-from tests.scripted_node import HANG, PLAIN, Recorder, ScriptedNode, both_loops, pool_to
+from tests.scripted_node import CLOSE, HANG, PLAIN, RESET, Recorder, ScriptedNode, both_loops, pool_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +56,7 @@ async def test_configured_headers_win_over_a_clients() -> None:
     """A client's line does not stand beside a configured one of the same name, nor beside one of ours."""
     headers = {"X-Api-Key": "ours", "Authorization": "Bearer ours"}
     lines = b"x-api-key: theirs\r\nAuthorization: theirs\r\nX-Other: theirs\r\nhost: evil\r\nContent-Length: 9\r\n"
-    async with ScriptedNode() as node, pool_to(node.url, headers=headers) as pool:
+    async with ScriptedNode() as node, pool_to(node.url.replace("//", "//user@"), headers=headers) as pool:
         await ask(pool, lines=lines + b"content-type: text/plain\r\nTransfer-Encoding: chunked\r\n")
         assert node.received[0].lines == [
             b"POST / HTTP/1.1", b"Host: 127.0.0.1:%d" % node.port, b"X-Api-Key: ours", b"Authorization: Bearer ours",
@@ -72,13 +71,15 @@ async def test_a_user_in_the_url_becomes_basic_authorization() -> None:
         await ask(pool, lines=b"authorization: theirs\r\n")
         assert b"Authorization: Basic dXNAcjpww6Rzcw==" in node.received[0].lines
         assert not [line for line in node.received[0].lines if b"theirs" in line]
-        node.stop_listening()
-        assert "p" not in pool.endpoint.name
+        assert pool.endpoint.name == f"127.0.0.1:{node.port}"
 
 
 @pytest.mark.parametrize(("url", "host", "name"), [
-    ("http://node", b"node", "node:80"), ("https://NODE:443/x", b"node", "node:443"), ("http://node:443", b"node:443", "node:443"),
-    ("http://[::1]:8545", b"[::1]:8545", "[::1]:8545"), ("http://b\u00fccher.example", b"xn--bcher-kva.example", "xn--bcher-kva.example:80"),
+    ("http://node", b"node", "node:80"),
+    ("https://NODE:443/x", b"node", "node:443"),
+    ("http://node:443", b"node:443", "node:443"),
+    ("http://[::1]:8545", b"[::1]:8545", "[::1]:8545"),
+    ("http://b\u00fccher.example", b"xn--bcher-kva.example", "xn--bcher-kva.example:80"),
 ])  # fmt: skip
 def test_the_host_is_named_as_http_wants_it(url: str, host: bytes, name: str) -> None:
     """Without the scheme's own port, IPv6 in brackets, other scripts as IDNA."""
@@ -116,20 +117,20 @@ async def test_refused_is_unreachable_and_says_where() -> None:
 
 @both_loops
 async def test_every_address_of_a_name_is_tried() -> None:
-    """The node listens on IPv4 only; a name that has IPv6 too reaches it all the same."""
+    """A name with an IPv6 address nobody listens on: the node is reached on the other."""
     async with ScriptedNode() as node:
-        endpoint = Endpoint(Upstream(url=f"http://localhost:{node.port}"))
         loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo("localhost", node.port, type=socket.SOCK_STREAM)
-        sixth = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", node.port, 0, 0))
+        resolve = loop.getaddrinfo
 
-        async def both(*_: object, **__: object) -> list[Any]:
-            return [sixth, *addresses]
+        async def both(host: Any, *rest: Any, **options: Any) -> Any:
+            if host != "node.example":
+                return await resolve(host, *rest, **options)
+            sixth = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", node.port, 0, 0))
+            return [sixth, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", node.port))]
 
-        with contextlib.suppress(AttributeError, TypeError):  # uvloop's loop takes no new attributes
-            loop.getaddrinfo = both  # type: ignore[method-assign]
-        connection = await endpoint.connect(asyncio.Protocol)
-        assert isinstance(connection, asyncio.Protocol)
+        loop.getaddrinfo = both  # type: ignore[method-assign]
+        async with pool_to(f"http://node.example:{node.port}") as pool:
+            assert (await ask(pool)).body == b"plain"
 
 
 @pytest.mark.parametrize(("error", "words"), [
@@ -172,7 +173,7 @@ class Authority:
 
 @both_loops
 async def test_https_to_a_node_of_an_own_ca(tmp_path: Path) -> None:
-    """The certificate is verified against ``ca_file``; the connection is used again, and large bodies pass both ways."""
+    """It is verified against ``ca_file``; the connection is used again, and large bodies pass both ways."""
     authority = Authority(tmp_path, "127.0.0.1")
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"a" * 1_000_000
     async with (
@@ -187,7 +188,7 @@ async def test_https_to_a_node_of_an_own_ca(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("host", "trusted", "words"), [
     ("node.example", True, "its certificate is refused (IP address mismatch"),
-    ("127.0.0.1", False, "its certificate is refused (self"),
+    ("127.0.0.1", False, "its certificate is refused ("),
 ])  # fmt: skip
 @both_loops
 async def test_a_certificate_that_does_not_fit_is_refused(host: str, trusted: bool, words: str, tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ async def test_a_handshake_that_never_ends_is_given_up() -> None:
         refused = await failure(pool)
         assert refused.lack is Lack.UNREACHABLE
         assert "no connection within 0.05 s ([upstream] connect_timeout_s)" in refused.detail
-        await node.until(lambda: node.open == 0)
+        await node.has_open(0)
 
 
 @both_loops
@@ -228,8 +229,6 @@ async def test_tls_that_ends_in_an_answer_is_a_cut(tmp_path: Path) -> None:
     """As without TLS."""
     authority = Authority(tmp_path, "127.0.0.1")
     async with ScriptedNode(tls=authority.tls) as node, pool_to(node.url, ca_file=authority.file) as pool:
-        from tests.scripted_node import CLOSE, RESET
-
         for end in (CLOSE, RESET):
             node.scripts.append([PLAIN[:-2], end])
             assert (await failure(pool)).lack is Lack.CUT_OFF

@@ -105,13 +105,11 @@ class Connection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading; what the node sends stays in the kernel, and the node is held up in its turn."""
-        if not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._transport.resume_reading()
 
     def drop(self, failure: Failure | None) -> None:
         """End the connection at once and its request with ``failure``; None: without a word to the sink."""
@@ -140,7 +138,7 @@ class Connection(asyncio.Protocol):
         """The node sends no more, and the event loop will close. Only a body without a length ends well this way."""
         if self._read is Connection._read_until_close:
             self._leave().ended()
-        elif self._request is None:
+        if self._request is None:
             self._read = Connection._read_no_more
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,7 +157,6 @@ class Connection(asyncio.Protocol):
 
     def _read_nothing(self, data: bytes) -> None:
         """Idle: nobody asked for these bytes."""
-        self._read_no_more(data)
         self.drop(None)
 
     def _read_no_more(self, data: bytes) -> None:
@@ -254,8 +251,8 @@ class Connection(asyncio.Protocol):
 
     def _release(self, *, clean: bool) -> Request:
         """The exchange is over: take leave of the request, keep the connection if it can be used again."""
-        request, transport, keep_s = self._leave(), self._transport, self._plan.keep_s
-        if clean and keep_s and not transport.is_closing() and not transport.get_write_buffer_size():
+        request, keep_s = self._leave(), self._plan.keep_s
+        if clean and keep_s and not self._transport.get_write_buffer_size():
             self._expires = self._home.now() + keep_s
             self._read = Connection._read_nothing
             self._home.freed(self)
@@ -267,7 +264,6 @@ class Connection(asyncio.Protocol):
         request = self._request
         assert request is not None
         self._request = None
-        self._read = Connection._read_no_more
         if request.paused:
             self.resume()
         request.finish()

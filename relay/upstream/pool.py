@@ -125,6 +125,7 @@ class Pool:
         for request in (*self._queue.take_all(), *again):
             request.fail(self._unreachable("this instance is shutting down"))
         await self._tasks.close()
+        self._attempts = 0  # one that was cancelled before its first step has not counted itself out
         for connection in tuple(self._open):
             connection.drop(Failure(Lack.CUT_OFF, f"{self.endpoint.name}: this instance is shutting down"))
         await self._empty.wait()
@@ -230,30 +231,18 @@ class Pool:
         if isinstance(made, Connection) and not made.usable:
             made = self._unreachable("the connection was closed at once")
         self.reachable = isinstance(made, Connection)
-        if isinstance(made, Failure):
-            self._not_connected(made, request)
-        else:
-            self._connected(made, request)
+        request = request or self._queue.pop(self._limit_passing - self.passing)
+        if isinstance(made, Connection):
+            self._use_fresh(made, request)
+        elif request is not None:
+            request.fail(made)
         self._pump()
 
-    def _connected(self, connection: Connection, request: Request | None) -> None:
-        request = request or self._queue.pop(self._limit_passing - self.passing)
+    def _use_fresh(self, connection: Connection, request: Request | None) -> None:
         if request is not None:
             self._write(connection, request, fresh=True)
         else:
             self._idle.append(connection)
-
-    def _not_connected(self, failure: Failure, request: Request | None) -> None:
-        """It failed for one of those who wait; for all, if nobody else's connection can come free for them."""
-        if request is not None:
-            request.fail(failure)
-        elif self._open or self._attempts:
-            waited = self._queue.pop(self._limit_passing - self.passing)
-            if waited is not None:
-                waited.fail(failure)
-        else:
-            for waited in self._queue.take_all():
-                waited.fail(failure)
 
     def _ticked(self) -> None:
         self._tick = None

@@ -120,9 +120,8 @@ class Request:
         if not self.paused:
             return
         self.paused = False
-        if not self.submission:
-            self.progress()
         if self.on is not None:
+            self.progress()
             self.on.resume()
 
     def abandon(self) -> None:
@@ -207,9 +206,8 @@ class Request:
             self._raised(fault)
 
     def _tell_failed(self, failure: Failure) -> None:
-        sink, self._sink = self._sink, NOBODY
         try:
-            sink.failed(failure)
+            self._sink.failed(failure)
         except Exception as fault:  # noqa: BLE001 - as above
             self._raised(fault)
 
