@@ -206,7 +206,7 @@ async def test_sent_once_is_never_called_unsent() -> None:
 NEVER_REPEATED: dict[str, tuple[dict[str, Any], list[Step]]] = {
     "nobody said it may be": ({}, [CLOSE]),
     "it may not": ({"repeatable": lambda: False}, [CLOSE]),
-    "a submission": ({"repeatable": lambda: True, "submission": True}, [CLOSE]),
+    "a transaction": ({"submission": True}, [CLOSE]),
     "a byte of an answer came": ({"repeatable": lambda: True}, [b"H", CLOSE]),
     "an interim answer came": ({"repeatable": lambda: True}, [b"HTTP/1.1 100 Continue\r\n\r\n", CLOSE]),
 }

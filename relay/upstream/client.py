@@ -131,19 +131,31 @@ class UpstreamClient:
 
     async def post(self, body: bytes, timeout_s: float | None = None, *, submission: bool = False) -> Whole | Failure:
         """Send ``body`` and wait for the whole answer, at most ``timeout_s`` (None: the configured bound)."""
+        return await self._exchange(body, timeout_s, keep=submission, reserved=submission)
+
+    async def _exchange(
+        self,
+        body: bytes,
+        timeout_s: float | None,
+        *,
+        keep: bool = False,
+        reserved: bool = True,
+        repeatable: Callable[[], bool] | None = None,
+    ) -> Whole | Failure:
+        """``keep``: not to be abandoned. ``reserved``: may use the connections kept for the lanes."""
         collector = Collector(asyncio.get_running_loop().create_future())
         began = self._clock()
         bound = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        exchange = self._sender.send(body, collector, timeout_s=bound, submission=submission)
+        exchange = self._sender.send(body, collector, timeout_s=bound, submission=reserved, repeatable=repeatable)
         if not collector.done.done():
             collector.exchange = exchange
         try:
             end = await collector.done
         except asyncio.CancelledError:
-            if not submission:
+            if not keep:
                 exchange.abandon()
             raise
-        self._times[submission].observe(self._clock() - began)
+        self._times[keep].observe(self._clock() - began)
         return end
 
     async def submit(self, method: str, params: bytes, timeout_s: float) -> Attempt:
@@ -153,9 +165,10 @@ class UpstreamClient:
         return _as_attempt(end, number)
 
     async def call(self, method: str, params: list[Any], timeout_s: float | None = None) -> Attempt:
-        """One call of our own that only reads."""
+        """One call of our own that only reads, for a lane's sake: it may be sent twice, and does not starve."""
         number = b"%d" % next(self._numbers)
-        return _as_attempt(await self.post(jsonrpc.call_text(number, method, orjson.dumps(params)), timeout_s), number)
+        body = jsonrpc.call_text(number, method, orjson.dumps(params))
+        return _as_attempt(await self._exchange(body, timeout_s, repeatable=_always), number)
 
     async def read(self, method: str, params: list[Any], timeout_s: float | None = None) -> Any:
         """The result of a call that only reads, as Python values; `Unread` (a value) if there is none."""
@@ -177,6 +190,10 @@ class Unread:
     """A read that brought nothing, and why."""
 
     detail: str
+
+
+def _always() -> bool:
+    return True
 
 
 def _as_attempt(end: Whole | Failure, number: bytes) -> Attempt:

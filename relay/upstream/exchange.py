@@ -106,9 +106,10 @@ class Sender(Protocol):
         ``timeout_s``: bound for the wait for a free connection and the answer's head, then for each pause in its
         body; for a submission for all of it, however the answer trickles. None: the configured one. Up to a
         quarter of a second may be added.
-        ``submission``: may use the connections kept for submissions. Never sent a second time by the pool.
+        ``submission``: for a lane's sake (a transaction, or a read that one waits for): may use the connections kept
+        for those.
         ``repeatable``: asked only when a reused connection ended without one byte of an answer: may this request be
-        sent once more on a fresh connection?
+        sent once more on a fresh connection? None: never, as for every request that hands a transaction over.
         ``before_write``: asked in the same synchronous stretch as each write to an open connection; if it says no,
         nothing is written and the sink hears `failed` with `Lack.UNREACHABLE`.
         """

@@ -145,8 +145,8 @@ class Request:
         return self.before_write is None or self._asked(self.before_write)
 
     def may_be_repeated(self) -> bool:
-        """Asked when a reused connection died under it. Never a submission."""
-        return not self.submission and self._repeatable is not None and self._asked(self._repeatable)
+        """Asked when a reused connection died under it. Whoever hands a transaction over never lets it be."""
+        return self._repeatable is not None and self._asked(self._repeatable)
 
     def progress(self) -> None:
         """The answer has come a bit further: its deadline starts anew, but never a submission's."""
