@@ -65,6 +65,25 @@ async def running(settings: NodeSettings | None = None, **tables: dict[str, Any]
             logs.close()
 
 
+@asynccontextmanager
+async def relay_before(url: str, **tables: dict[str, Any]) -> AsyncIterator[str]:
+    """An instance in front of any node; its URL."""
+    listen = {"listen": "127.0.0.1:0"}
+    server = {"drain_s": 5} | listen | tables.get("server", {})
+    checked = config.check(
+        {"log": {"level": "error"}, **tables, "server": server, "ops": listen, "upstream": {"url": url}}
+    )
+    metrics = Metrics()
+    logs = Logs.start(checked.log, metrics, sys.stdout)
+    instance = Instance(checked, metrics, logs)
+    at = await instance.start()
+    try:
+        yield at.http
+    finally:
+        await instance.drain()
+        logs.close()
+
+
 async def test_a_burst_over_http_arrives_in_order() -> None:
     """Many connections, neighbours swapped, a strict node with random checks."""
     async with running(NodeSettings(delay_ms=(0, 5), seed=7)) as relay:

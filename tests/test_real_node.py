@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
-from relay import config
-from relay.app import Instance
-from relay.telemetry.logs import Logs
-from relay.telemetry.metrics import Metrics
 from tests.stand import call, signed, submission
+from tests.test_app import relay_before
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,24 +44,6 @@ async def a_node(anvil: Path, *options: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-@asynccontextmanager
-async def a_relay(url: str) -> AsyncIterator[str]:
-    """An instance in front of ``url``; its own URL."""
-    listen = {"listen": "127.0.0.1:0"}
-    settings = config.check(
-        {"server": listen | {"drain_s": 5}, "ops": listen, "upstream": {"url": url}, "log": {"level": "warning"}}
-    )
-    metrics = Metrics()
-    logs = Logs.start(settings.log, metrics, sys.stdout)
-    instance = Instance(settings, metrics, logs)
-    at = await instance.start()
-    try:
-        yield at.http
-    finally:
-        await instance.drain()
-        logs.close()
-
-
 async def ask(client: aiohttp.ClientSession, url: str, body: bytes) -> Any:
     """The JSON value of the answer."""
     async with client.post(url, data=body) as response:
@@ -78,7 +56,7 @@ async def test_a_burst_is_mined_in_order_and_none_is_lost(anvil: Path) -> None:
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         a_node(anvil, "--no-mining") as node,
-        a_relay(node) as relay,
+        relay_before(node) as relay,
         aiohttp.ClientSession(connector=connector) as client,
     ):
         raws = {(who, nonce): signed(nonce, who=who, chainId=CHAIN_ID) for who in range(3) for nonce in range(count)}
@@ -98,7 +76,7 @@ async def test_a_burst_is_mined_in_order_and_none_is_lost(anvil: Path) -> None:
 
 async def test_a_copy_of_a_mined_transaction_is_success_and_another_is_not(anvil: Path) -> None:
     """Real words of a real node: the spent nonce is looked up, found for the one, refused for the other."""
-    async with a_node(anvil) as node, a_relay(node) as relay, aiohttp.ClientSession() as client:
+    async with a_node(anvil) as node, relay_before(node) as relay, aiohttp.ClientSession() as client:
         mined = signed(0, chainId=CHAIN_ID)
         first = await ask(client, relay, submission(mined))
         again = await ask(client, relay, submission(mined))
@@ -110,7 +88,7 @@ async def test_a_copy_of_a_mined_transaction_is_success_and_another_is_not(anvil
 
 async def test_a_pooled_copy_and_an_underpriced_replacement(anvil: Path) -> None:
     """Without mining: "already imported" is success, a bid that is too low comes back in the node's own words."""
-    async with a_node(anvil, "--no-mining") as node, a_relay(node) as relay, aiohttp.ClientSession() as client:
+    async with a_node(anvil, "--no-mining") as node, relay_before(node) as relay, aiohttp.ClientSession() as client:
         pooled = signed(0, chainId=CHAIN_ID)
         first = await ask(client, relay, submission(pooled))
         again = await ask(client, relay, submission(pooled))
