@@ -85,6 +85,13 @@ _ROWS: Final = (
         "max_senders lanes are busy",
     ),
     Case(
+        "too_much_waiting",
+        -32005,
+        200,
+        "submissions of {mib} MiB are waiting at this instance; send again shortly",
+        "the waiting submissions of all senders together are too large to keep",
+    ),
+    Case(
         "nonce_gap",
         -32000,
         200,
@@ -214,6 +221,7 @@ REJECTED: Final = CATALOGUE["rejected"]
 QUEUE_FULL: Final = CATALOGUE["queue_full"]
 WAITED_TOO_LONG: Final = CATALOGUE["waited_too_long"]
 AT_CAPACITY: Final = CATALOGUE["at_capacity"]
+TOO_MUCH_WAITING: Final = CATALOGUE["too_much_waiting"]
 NONCE_GAP: Final = CATALOGUE["nonce_gap"]
 OUTCOME_UNKNOWN: Final = CATALOGUE["outcome_unknown"]
 INTERNAL: Final = CATALOGUE["internal"]

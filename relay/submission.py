@@ -56,6 +56,11 @@ class Submission:
         return self.request.key
 
     @property
+    def size(self) -> int:
+        """Bytes kept while it is in flight: the transaction and the params that go upstream."""
+        return len(self.request.raw) + len(self.request.wire_params)
+
+    @property
     def own_hash(self) -> Accepted:
         """Accepted, where the node's answer did not bring the hash."""
         return Accepted(orjson.dumps(self.transaction.hash))

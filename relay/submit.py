@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 ANSWER_SHARE_S: Final = 5.0
 """Of a submission's time, at most this much is kept for finding out what became of it when the node stays silent."""
 
+MAX_INFLIGHT_BYTES: Final = 256 * 1024 * 1024
+"""Of all submissions together: keys cost nothing, so no bound for each sender bounds the memory."""
+
 SEEN_CACHES: Final = frozenset({Client.NETHERMIND})
 """Clients that say "already known" of what they have seen, even after their pool dropped it."""
 
@@ -76,6 +79,7 @@ class Submitter:
         self.book: LaneBook[Submission] = LaneBook(settings.ordering)
         self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock)
         self._inflight: dict[tuple[str, bytes], Submission] = {}
+        self._inflight_bytes = 0
         self._receipts = Receipts(accounts, clock)
         self._draining = False
         self._unknown_types: set[int] = set()
@@ -127,12 +131,15 @@ class Submitter:
     def _join(self, submission: Submission) -> Entry | Refusal:
         if self._draining:
             return self._not_taken(errors.DRAINING.refusal())
+        if self._inflight_bytes + submission.size > MAX_INFLIGHT_BYTES:
+            return self._not_taken(errors.TOO_MUCH_WAITING.refusal(mib=self._inflight_bytes >> 20))
         signed = submission.transaction
         chain_id = signed.chain_id if signed.chain_id is not None else (self._identity.chain_id or 0)
         joined = self.book.join(lane_key(chain_id, signed.sender_bytes), submission, signed.nonce, submission.arrived)
         if isinstance(joined, Refusal):
             return self._not_taken(joined)
         self._inflight[submission.key] = submission
+        self._inflight_bytes += submission.size
         lane, _ = joined
         self.turns.wake(lane)
         return Entry(submission.request, submission)
@@ -235,7 +242,8 @@ class Submitter:
             return
         submission.outcome.set_result(outcome)
         submission.verdict = verdict
-        self._inflight.pop(submission.key, None)
+        if self._inflight.pop(submission.key, None) is not None:
+            self._inflight_bytes -= submission.size
         asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
 
     def _record(self, submission: Submission, now: float) -> None:

@@ -19,6 +19,7 @@ PROMISED = {
     "queue_full": (-32005, 200),
     "waited_too_long": (-32005, 200),
     "at_capacity": (-32005, 200),
+    "too_much_waiting": (-32005, 200),
     "nonce_gap": (-32000, 200),
     "outcome_unknown": (-32040, 200),
     "internal": (-32603, 200),

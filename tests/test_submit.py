@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from relay import submit
 from relay.devnode import NodeSettings
 from relay.devnode.faults import Answer, Delay, Forget, Hang, Page, Refuse, Reset, Truncate, WrongId
 from relay.devnode.keys import FUNDED
@@ -284,6 +285,22 @@ async def test_a_sender_floods_only_its_own_lane() -> None:
         refused = [error(json.loads((await wait).body))["code"] for wait in waits if wait.done()]
         assert set(refused) == {-32005}
         assert len(refused) >= 60
+
+
+async def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys cost nothing, so the bound is over all senders; it is given back when the answers are out."""
+    monkeypatch.setattr(submit, "MAX_INFLIGHT_BYTES", 2000)
+    async with Stand.over() as stand:
+        stand.node.script.add(Hang(times=1))
+        held = stand.route(submission(signed(0)))
+        await stand.node.until(lambda: stand.node.hanging == 1)
+        large = signed(0, who=1, data="0x" + "ff" * 700, gas=100_000)
+        refused = await stand.send(large)
+        stand.node.release()
+        await held
+
+        assert error(refused)["code"] == -32005
+        assert "result" in await stand.send(large)
 
 
 async def test_a_sync_submission_brings_the_receipt() -> None:

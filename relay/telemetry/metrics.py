@@ -150,7 +150,7 @@ class Histogram(_Family):
         return family
 
 
-REFUSALS: Final = ("queue_full", "waited_too_long", "at_capacity", "nonce_gap", "draining")
+REFUSALS: Final = ("queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "nonce_gap", "draining")
 DISPOSITIONS: Final = (
     "accepted",
     "in_pool",
