@@ -289,7 +289,7 @@ async def test_a_sender_floods_only_its_own_lane() -> None:
 
 async def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys cost nothing, so the bound is over all senders; it is given back when the answers are out."""
-    monkeypatch.setattr(submit, "MAX_INFLIGHT_BYTES", 2000)
+    monkeypatch.setattr(submit, "MAX_INFLIGHT_BYTES", 2700)
     async with Stand.over() as stand:
         stand.node.script.add(Hang(times=1))
         held = stand.route(submission(signed(0)))
