@@ -66,7 +66,9 @@ class Instance:
         self.stopping = asyncio.Event()
         self.broken = False
         self._background = TaskOwner("relay", self._died)
-        self._work = TaskOwner("work", logs.report)
+        self._lanes = TaskOwner("work", logs.report)
+        self._answers = TaskOwner("answers", logs.report)
+        self._over = asyncio.Event()
         self._sessions = TaskOwner("websocket", logs.report)
         self.metrics = metrics
         self._pool = Pool(settings.upstream, metrics, logs.report, clock=clock)
@@ -77,12 +79,13 @@ class Instance:
             client=client,
             accounts=Accounts(client),
             identity=self._identity,
-            owner=self._work,
+            owner=self._lanes,
             metrics=metrics,
             report=logs.report,
             clock=clock,
         )
-        router = Router(settings, self.submitter, client, self._work, logs.report)
+        self._client = client
+        router = Router(settings, self.submitter, client, self._answers, logs.report)
         self._sockets = WebSocketServer(
             settings, router, self._pool, metrics, self._sessions, report=logs.report, clock=clock
         )
@@ -104,37 +107,44 @@ class Instance:
 
     async def drain(self) -> None:
         """Finish within ``drain_s``, say what could not be finished, and close (G12)."""
-        began = self._clock()
-        until = began + self._settings.server.drain_s
-        self._log.info("draining", seconds=self._settings.server.drain_s, waiting=len(self._work))
+        began, seconds = self._clock(), self._settings.server.drain_s
+        self._log.info("draining", seconds=seconds, senders=self.submitter.book.busy)
         self._ops.draining = True
         self._http.stop_accepting()
         self.submitter.stop_taking()
-        end = asyncio.get_running_loop().call_later(self._settings.server.drain_s, self.submitter.give_up)
+        end = asyncio.get_running_loop().call_later(seconds, self.give_up)
+        cut = began + seconds + ANSWERING_S
         try:
-            await asyncio.gather(
-                self._http.drain(until + ANSWERING_S), self._sockets.drain(until + ANSWERING_S), self._finish(until)
-            )
+            async with asyncio.timeout(seconds + ANSWERING_S):
+                await asyncio.gather(self._http.drain(cut), self._sockets.drain(cut), self._finish())
+        except TimeoutError:
+            self._log.warning("the drain was cut", answers=len(self._answers), senders=self.submitter.book.busy)
         finally:
             end.cancel()
             await self.close()
         self._log.info("drained", seconds=round(self._clock() - began, 3))
 
+    def give_up(self) -> None:
+        """Answer whoever still waits, now: refused if nothing was sent, else unknown or failed. The drain then ends."""
+        self._over.set()
+        self.submitter.give_up()
+        self._client.give_up()
+        self._http.give_up()
+        self._sockets.give_up()
+
     async def close(self) -> None:
         """Stop everything that still runs. Idempotent."""
-        await self._work.close()
-        await self._sessions.close()
-        await self._background.close()
+        for owner in (self._answers, self._lanes, self._sessions, self._background):
+            await owner.close()
         await self._pool.close()
         await self._ops.close()
 
-    async def _finish(self, until: float) -> None:
-        """What the lanes hold may outlive its clients (G8)."""
-        try:
-            async with asyncio.timeout(max(0.0, until + ANSWERING_S - self._clock())):
-                await self._work.settled()
-        except TimeoutError:
-            self._log.warning("drain ended with work under way", tasks=len(self._work))
+    async def _finish(self) -> None:
+        """What the lanes hold may outlive its clients (G8), but not the drain; every answer is written."""
+        lanes = self._background.spawn("lanes end", self._lanes.settled())
+        over = self._background.spawn("drain over", self._over.wait())
+        await asyncio.wait({lanes, over}, return_when=asyncio.FIRST_COMPLETED)
+        await self._answers.settled()
 
     def _died(self, name: str, error: BaseException) -> None:
         self._log.critical("a background task died, the instance stops", task=name, error=repr(error), exc_info=error)
@@ -224,9 +234,9 @@ def _say(text: str) -> None:
 
 
 def _on_signal(instance: Instance, loop: asyncio.AbstractEventLoop) -> None:
-    """The first signal drains; the second one gives up at once what still waits."""
+    """The first signal drains; the second one gives up at once what is not finished."""
     if instance.stopping.is_set():
-        loop.call_soon(instance.submitter.give_up)
+        loop.call_soon(instance.give_up)
     instance.stopping.set()
 
 

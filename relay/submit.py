@@ -271,10 +271,10 @@ class Submitter:
         """The pending count. Tickets whose nonce is spent leave the lane, and are looked up beside it."""
         address = "0x" + lane.key[:20].hex()
         pending = await self._accounts.pending_count(address)
-        suspects = [
-            ticket for ticket in reading.judged if ticket.waiting and (pending is None or ticket.nonce < pending)
-        ]
-        if not suspects or not self._settings.prechecks.nonce:
+        if pending is None or not self._settings.prechecks.nonce:
+            return pending
+        suspects = [ticket for ticket in reading.judged if ticket.waiting and ticket.nonce < pending]
+        if not suspects:
             return pending
         latest = await self._accounts.latest_count(address)
         for ticket in suspects:

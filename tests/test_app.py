@@ -173,6 +173,58 @@ async def test_a_drain_that_runs_out_of_time_owns_up() -> None:
         assert [reply["error"]["code"] for reply in (await client)[1]] == [-32040, -32012]
 
 
+async def test_a_drain_answers_a_batch_whose_reads_hang() -> None:
+    """The submission in it was accepted: its client must hear of it, whatever became of its neighbours."""
+    async with running(server={"drain_s": 0.3}) as relay, asyncio.TaskGroup() as group:
+        relay.node.script.add(Hang(method="eth_blockNumber"))
+        body = b"[" + call("eth_blockNumber", id_=1) + b"," + submission(signed(0), 2) + b"]"
+        client = group.create_task(relay.post(body))
+        await relay.node.until(lambda: relay.node.hanging == 1 and relay.node.arrivals.total == 1)
+        relay.instance.stopping.set()
+        await relay.instance.drain()
+        status, replies = await client
+
+        assert (status, [reply["id"] for reply in replies]) == (200, [1, 2])
+        assert (replies[0]["error"]["code"], "result" in replies[1]) == (-32013, True)
+
+
+async def test_a_drain_answers_calls_that_the_node_does_not() -> None:
+    """Over HTTP and over WebSocket; nobody sees a socket close under a pending call."""
+    async with (
+        running(server={"drain_s": 0.3}) as relay,
+        relay.client.ws_connect(relay.http) as socket,
+        asyncio.TaskGroup() as group,
+    ):
+        relay.node.script.add(Hang(method="eth_blockNumber"))
+        client = group.create_task(relay.post(call("eth_blockNumber", id_=1)))
+        await socket.send_bytes(call("eth_blockNumber", id_=2))
+        await relay.node.until(lambda: relay.node.hanging == 2)
+        relay.instance.stopping.set()
+        drain = group.create_task(relay.instance.drain())
+        status, reply = await client
+        over_socket = json.loads((await socket.receive()).data)
+        await drain
+
+        assert (status, reply["id"], reply["error"]["code"]) == (502, 1, -32013)
+        assert (over_socket["id"], over_socket["error"]["code"]) == (2, -32013)
+
+
+async def test_giving_up_ends_a_drain_at_once() -> None:
+    """What a second signal does: everybody is answered, and the instance ends long before ``drain_s``."""
+    async with running(server={"drain_s": 600}) as relay, asyncio.TaskGroup() as group:
+        relay.node.script.add(Hang(), Hang(method="eth_blockNumber"))
+        clients = [group.create_task(relay.post(body)) for body in (two(), call("eth_blockNumber"))]
+        await relay.node.until(lambda: relay.node.hanging == 2)
+        relay.instance.stopping.set()
+        drain = group.create_task(relay.instance.drain())
+        await asyncio.sleep(0)
+        relay.instance.give_up()
+        await drain
+
+        assert [reply["error"]["code"] for reply in (await clients[0])[1]] == [-32040, -32012]
+        assert (await clients[1])[1]["error"]["code"] == -32013
+
+
 async def test_the_metrics_tell_what_happened() -> None:
     """One accepted submission, one passed-through call, one refusal by a precheck."""
     async with running() as relay:

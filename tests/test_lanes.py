@@ -192,6 +192,19 @@ def test_without_a_count_the_lowest_goes() -> None:
     carry_out(blind, high)
 
 
+def test_a_blind_lane_does_not_wait_for_the_next_read() -> None:
+    """A count that never comes is waited for once, not by each ticket that arrives meanwhile."""
+    blind = lane()
+    early = take(blind, 0)
+    reading = blind.asked(0.0)
+    take(blind, 1)
+    blind.told(reading, None, 5.0)
+    assert blind.decide(5.0) is ASK  # for the one that came meanwhile
+    blind.asked(5.0)
+
+    assert blind.decide(5.0) == Go(early)
+
+
 def test_a_count_that_lags_behind_does_not_lower_next() -> None:
     """Asynchronous nodes say less than they have accepted; the acceptance counts."""
     known = knowing(5)

@@ -323,6 +323,45 @@ async def test_a_sync_submission_without_a_receipt_in_time_says_so() -> None:
         assert (error(reply)["code"], error(reply)["data"]) == (4, hash_of(signed(0)))
 
 
+async def test_a_sync_submission_waits_no_longer_than_asked() -> None:
+    """A node that never says the receipt does not cost the client more than its own time-out."""
+    async with Stand.over() as stand:
+        stand.node.script.add(Hang(method="eth_getTransactionReceipt"))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        reply = await stand.ask(call("eth_sendRawTransactionSync", signed(0), 100))
+
+        assert error(reply)["code"] == 4
+        assert loop.time() - began < 1.5
+
+
+async def test_a_node_that_never_says_a_count_does_not_stop_a_burst() -> None:
+    """One time-out for the lane, none for each transaction; then the lowest waiting nonce goes."""
+    async with Stand.over() as stand:
+        stand.node.script.add(Hang(method="eth_getTransactionCount"))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        first = stand.route(submission(signed(0)))
+        await stand.node.until(lambda: stand.node.hanging == 1)
+        rest = [stand.route(submission(signed(nonce))) for nonce in (2, 1, 3)]
+        replies = [json.loads((await one).body) for one in (first, *rest)]
+        burst = loop.time() - began
+        lone = await stand.send(signed(0, who=1))
+
+        assert ["result" in reply for reply in replies] == [True] * 4
+        assert burst < 5
+        assert "result" in lone
+        assert loop.time() - began - burst < 1
+
+
+async def test_an_impossible_count_is_no_evidence() -> None:
+    """More than 2^64 - 1 is no nonce: the transaction goes on and the node decides."""
+    async with Stand.over() as stand:
+        stand.node.script.add(Answer(method="eth_getTransactionCount", result="0x" + "f" * 40))
+
+        assert "result" in await stand.send(signed(0))
+
+
 async def test_a_balance_refuses_only_when_read_afresh() -> None:
     """An incoming transfer that is mined makes the next look see it, whatever was remembered."""
     poor = FUNDED[0].address_bytes

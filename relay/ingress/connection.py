@@ -22,6 +22,7 @@ from relay.ingress.head import HEAD_END, Plan, Refused
 from relay.ingress.incoming import Complete, Continue, Incoming
 from relay.ingress.limits import State, Watch
 from relay.router import FORWARD, Answer, Forward, failure_refusal
+from relay.upstream.exchange import SHUT_DOWN
 
 if TYPE_CHECKING:
     from relay.ingress.shared import Shared
@@ -357,6 +358,12 @@ class Connection(asyncio.Protocol):
         """Close if idle. Otherwise what is in work is the last, and a request that is not complete yet is refused."""
         if self._state is IDLE:
             self._close()
+
+    def give_up(self) -> None:
+        """The instance ends: a passed-through call is answered by an error, or cut if its answer has begun."""
+        if self._exchange is not None:
+            self._exchange.abandon()
+            self.failed(SHUT_DOWN)
 
     def abort(self) -> None:
         """Cut the connection, whatever it does."""

@@ -76,6 +76,11 @@ class HttpServer:
             self._listener.close()
             self._listener = None
 
+    def give_up(self) -> None:
+        """The drain is over: answer what is passed through by an error; what the router has, it answers itself."""
+        for connection in tuple(self._shared.open):
+            connection.give_up()
+
     async def drain(self, until: float) -> None:
         """Return when every connection is closed. ``until``, of the clock, is when the rest is cut."""
         self.stop_accepting()

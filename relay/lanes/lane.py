@@ -134,7 +134,7 @@ class Lane(Generic[T]):
         if self._must_ask():
             return ASK
         head = moment.ready[0] if moment.ready else None
-        if head is None or (moment.reading and self._next is None and self._rules.by_nonce):
+        if head is None or (moment.reading and self._next is None and not moment.blind and self._rules.by_nonce):
             return SLEEP
         if self._may_go(head):
             return Go(head)

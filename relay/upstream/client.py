@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from relay import jsonrpc
-from relay.upstream.exchange import Failure, Lack
+from relay.upstream.exchange import SHUT_DOWN, Failure, Lack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,11 +102,15 @@ class Collector:
         """There is no answer."""
         self._finish(failure)
 
-    def _overflow(self) -> None:
+    def give_up(self, failure: Failure) -> None:
+        """Nobody waits any longer: abandon the exchange, and say ``failure``."""
         self._parts.clear()
         if self.exchange is not None:
             self.exchange.abandon()
-        self._finish(Failure(Lack.UNUSABLE, f"the answer is larger than {MAX_COLLECTED} bytes"))
+        self._finish(failure)
+
+    def _overflow(self) -> None:
+        self.give_up(Failure(Lack.UNUSABLE, f"the answer is larger than {MAX_COLLECTED} bytes"))
 
     def _finish(self, end: Whole | Failure) -> None:
         self.exchange = None  # the exchange knows us: a cycle would wait for the collector
@@ -124,6 +128,8 @@ class UpstreamClient:
         self._timeout_s = timeout_s
         self._clock = clock
         self._numbers = itertools.count(1)
+        self._waiting: set[Collector] = set()
+        """What may be given up: reads and split batches, no submissions."""
         self._times = {
             True: metrics.upstream_time.cell("submission"),
             False: metrics.upstream_time.cell("read"),
@@ -149,14 +155,23 @@ class UpstreamClient:
         exchange = self._sender.send(body, collector, timeout_s=bound, submission=reserved, repeatable=repeatable)
         if not collector.done.done():
             collector.exchange = exchange
+        if not keep:
+            self._waiting.add(collector)
         try:
             end = await collector.done
         except asyncio.CancelledError:
             if not keep:
                 exchange.abandon()
             raise
+        finally:
+            self._waiting.discard(collector)
         self._times[keep].observe(self._clock() - began)
         return end
+
+    def give_up(self) -> None:
+        """The instance ends: whoever waits for anything but a submission hears that no answer came."""
+        for collector in tuple(self._waiting):
+            collector.give_up(SHUT_DOWN)
 
     async def submit(self, method: str, params: bytes, timeout_s: float) -> Attempt:
         """One attempt to hand a submission to the node. ``params`` is a JSON text."""

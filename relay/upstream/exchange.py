@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,10 @@ class Failure:
 
     lack: Lack
     detail: str
+
+
+SHUT_DOWN: Final = Failure(Lack.CUT_OFF, "the instance is shutting down; the call may have been carried out")
+"""Said by whoever gives an exchange up because the drain is over."""
 
 
 class Head(NamedTuple):

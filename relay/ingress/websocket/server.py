@@ -87,6 +87,11 @@ class WebSocketServer:
         for session in list(self._sessions.values()):
             session.tick()
 
+    def give_up(self) -> None:
+        """The drain is over: answer what waits for the node by an error; submissions are the router's to answer."""
+        for session in list(self._sessions.values()):
+            session.give_up(errors.DRAINING.refusal())
+
     async def drain(self, until: float) -> None:
         """Answer all that is in work, calls until ``until`` (of the clock), submissions to their end; then close."""
         self._draining = True
