@@ -12,6 +12,7 @@ Source: https://www.jsonrpc.org/specification
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,11 +80,15 @@ _elements: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _anything: Final = msgspec.json.Decoder(msgspec.Raw)
 _text: Final = msgspec.json.Decoder(str)
 
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+
 _BROKEN: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 def parse(body: bytes) -> Call | Malformed | Batch | NotJson:
     """Read a body: one call, a batch, or what is wrong with it."""
+    if not _is_utf8(body):
+        return NotJson("it is not UTF-8")
     text = body.lstrip(b" \t\r\n")
     if not text.startswith(b"["):
         return _parse_one(body)
@@ -96,6 +101,15 @@ def parse(body: bytes) -> Call | Malformed | Batch | NotJson:
     parsed = [_parse_one(bytes(element)) for element in elements]
     broken = next((one for one in parsed if isinstance(one, NotJson)), None)
     return broken or Batch(tuple(one for one in parsed if not isinstance(one, NotJson)))
+
+
+def without_lone_surrogates(body: bytes) -> bytes:
+    """``body`` with each escaped surrogate replaced, byte for byte in length.
+
+    JSON's grammar allows half a pair (``"\\ud800"``), the reader here does not. What comes out is good for finding the
+    methods, not for anything that is sent.
+    """
+    return _SURROGATE.sub(rb"\\u0000", body)
 
 
 def read_json(text: bytes) -> Any:
@@ -117,7 +131,7 @@ class Reply:
 
 
 def parse_reply(body: bytes) -> Reply | None:
-    """Read one response object; None if ``body`` is none (no JSON, or neither result nor error)."""
+    """Read one response object; None if ``body`` is none (no JSON, or neither a result nor an error object)."""
     try:
         reply = _reply.decode(body)
         error_text = bytes(reply.error)
@@ -125,6 +139,8 @@ def parse_reply(body: bytes) -> Reply | None:
     except (*_BROKEN, ValueError):
         return None
     result = bytes(reply.result) or None
+    if error is not None and not isinstance(error, dict):
+        return None
     if error is not None:
         return Reply(bytes(reply.id) or None, None, error, error_text)
     if result is None:
@@ -215,6 +231,16 @@ def _method_is_ambiguous(text: bytes, params: bytes) -> bool:
         return True
     methods = [key for key in keys if key.lower() == "method"]
     return methods not in ([], ["method"])
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _words(error: BaseException) -> str:

@@ -11,6 +11,7 @@ Sources: execution-apis (eth_sendRawTransaction), EIP-7966 (Sync), ERC-7796 (Con
 from __future__ import annotations
 
 import binascii
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -93,6 +94,8 @@ def read(method: Method, params: bytes | None) -> Request | Refusal:
         return values
     text = values[0]
     if method.tx_key is not None and isinstance(text, dict):
+        if _ambiguous(params or b"", method.tx_key):
+            return _invalid(f"invalid argument 0: the key {method.tx_key} appears more than once or in another case")
         text = text.get(method.tx_key)
     raw = _bytes_of(text)
     if isinstance(raw, Refusal):
@@ -102,6 +105,12 @@ def read(method: Method, params: bytes | None) -> Request | Refusal:
         return _invalid("invalid argument 1: the time-out is milliseconds, a number or a 0x quantity")
     wire_params = b'["%b"]' % text.encode() if method.by_bytes else (params or b"[]")
     return Request(method, raw, wire_params, timeout_s)
+
+
+def _ambiguous(params: bytes, key: str) -> bool:
+    """Could a node read another transaction out of the first param than we do?"""
+    first = json.loads(params, object_pairs_hook=lambda pairs: tuple(name for name, _ in pairs))[0]
+    return [name for name in first if name.lower() == key] not in ([], [key])
 
 
 def _values(method: Method, params: bytes | None) -> list[Any] | Refusal:

@@ -102,6 +102,8 @@ class Router:
             return FORWARD
         match jsonrpc.parse(body):
             case NotJson(detail):
+                if b"\\" in body and self._is_harmless(jsonrpc.without_lone_surrogates(body)):
+                    return FORWARD
                 return _refused(jsonrpc.NULL, errors.PARSE_ERROR.refusal(detail=detail))
             case Malformed() as malformed:
                 return _refused(malformed.id, errors.INVALID_REQUEST.refusal(detail=malformed.detail))
@@ -125,6 +127,16 @@ class Router:
         if self._look_always or any(needle in body for needle in self._needles):
             return True
         return body.lstrip(b" \t\r\n")[:1] == b"[" and body.count(b"{") > self._max_batch
+
+    def _is_harmless(self, body: bytes) -> bool:
+        """Is there no element in it that concerns us?"""
+        match jsonrpc.parse(body):
+            case Call() as call:
+                return not self._concerns_us(call)
+            case Batch(elements):
+                return len(elements) <= self._max_batch and not any(self._concerns_us(one) for one in elements)
+            case _:
+                return False
 
     # One call.
 

@@ -195,10 +195,11 @@ class Submitter:
                 return await self._refused(submission, reply, deadline)
 
     async def _taken(self, submission: Submission, result: bytes, deadline: float) -> Effect:
-        if result == jsonrpc.NULL:
-            return await self._find_out(submission, "the result is null", deadline)
+        if not _fits(submission, result):
+            return await self._find_out(submission, "the answer is not this transaction's hash", deadline)
         self._verdicts["accepted"].n += 1
-        self._finish(submission, Accepted(result), "accepted")
+        known_hash = submission.request.method.by_bytes
+        self._finish(submission, submission.own_hash if known_hash else Accepted(result), "accepted")
         return Effect.ACCEPTED
 
     async def _refused(self, submission: Submission, reply: jsonrpc.Reply, deadline: float) -> Effect:
@@ -331,3 +332,10 @@ class Submitter:
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in list(self._inflight.values()):
             self._finish(submission, submission.unknown, "unknown: the instance shut down")
+
+
+def _fits(submission: Submission, result: bytes) -> bool:
+    """Is this the answer to this transaction? A plain one is answered by its hash, others by what the node likes."""
+    if not submission.request.method.by_bytes:
+        return result != jsonrpc.NULL
+    return result.lower() == b'"%b"' % submission.transaction.hash.encode()

@@ -109,6 +109,8 @@ def test_what_is_no_request_is_malformed_under_its_id(body: bytes, id_: bytes) -
         b"\xef\xbb\xbf{}",
         '{"method":"a"}'.encode("utf-16"),
         b'{"id":NaN}',
+        b'{"id":"\xff","method":"m"}',
+        b'{"method":"m","params":["\xed\xa0\x80"]}',
         b"[{}",
     ],
 )
@@ -142,7 +144,10 @@ def test_an_error_reply_has_value_and_text() -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"id":1}', b'{"id":1,"error":null}', b'{"result":'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b"{}", b'{"id":1}', b'{"id":1,"error":null}', b'{"result":', b'{"id":1,"error":"boom"}'],
+)
 def test_what_is_no_reply_is_none(body: bytes) -> None:
     """A gateway's page, an empty or a truncated body prove nothing."""
     assert jsonrpc.parse_reply(body) is None

@@ -97,6 +97,15 @@ def test_a_private_transaction_stands_under_its_key() -> None:
     assert request.wire_params == params
 
 
+@pytest.mark.parametrize("params", [b'[{"tx":"0x01","tx":"0x02"}]', b'[{"tx":"0x01","Tx":"0x02"}]', b'[{"TX":"0x01"}]'])
+def test_a_private_transaction_stands_under_one_key(params: bytes) -> None:
+    """Nodes disagree on which of two counts; what is ordered must be what is sent."""
+    refusal = methods.read(PRIVATE, params)
+
+    assert isinstance(refusal, Refusal)
+    assert "more than once" in refusal.message
+
+
 def test_conditional_submissions_are_equal_only_with_equal_conditions() -> None:
     """The same bytes under other conditions are another request."""
     one = read(CONDITIONAL, ["0x01", {"blockNumberMax": "0x1"}])

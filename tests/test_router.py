@@ -54,6 +54,16 @@ async def test_what_is_no_submission_goes_straight_through(body: bytes) -> None:
         assert isinstance(stand.router.route(body), Forward)
 
 
+async def test_half_a_surrogate_pair_is_the_nodes_to_judge() -> None:
+    """JSON's grammar allows it; only a body that also holds a submission is refused, and says why."""
+    async with Stand.over(server={"deny_methods": ["admin_*"]}) as stand:
+        assert isinstance(stand.router.route(b'{"id":1,"method":"eth_call","params":["\\ud800"]}'), Forward)
+        assert isinstance(stand.router.route(b'[{"id":1,"method":"eth_call","params":["\\uDfFf"]}]'), Forward)
+        for method in (b"eth_sendRawTransaction", b"admin_peers"):
+            answer = await stand.route(b'{"id":"\\ud800","method":"%b","params":["0x"]}' % method)
+            assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32700)
+
+
 HIDDEN = {
     "escaped name": b'{"id":1,"method":"\\u0065th_sendRawTransaction","params":["0x"]}',
     "escaped key": b'{"id":1,"\\u006dethod":"eth_sendRawTransaction","params":["0x"]}',
@@ -65,6 +75,7 @@ HIDDEN = {
     "Method": b'{"id":1,"Method":"eth_sendRawTransaction","params":["0x"]}',
     "in a batch": batch(call("eth_chainId"), b'{"id":1,"METHOD":"eth_sendRawTransaction","params":["0x"]}'),
     "half": submission("0x")[:-3],
+    "invalid UTF-8": b'{"id":1,"method":"eth_sendRawTransaction","params":["\xff"]}',
     "comment": b"/**/" + submission("0x"),
     "two bodies": submission("0x") + submission("0x"),
 }

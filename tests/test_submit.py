@@ -152,6 +152,8 @@ LOST = {
     "wrong id": WrongId(times=1),
     "null result": Answer(result=None, when="after", times=1),
     "uncertain words": Refuse(message="request timed out", when="after", times=1),
+    "another hash": Answer(result="0x" + "ab" * 32, when="after", times=1),
+    "no hash": Answer(result=True, when="after", times=1),
     "denied after taking": Refuse(message="an unheard-of error", when="after", times=1),
 }
 

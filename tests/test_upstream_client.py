@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -113,6 +115,18 @@ async def test_a_streamed_answer_is_collected() -> None:
         sink.ended()
 
     assert end.result() == Whole(200, b"abc")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lambda text: text])
+async def test_an_answer_compressed_unasked_is_read(pack: Callable[[bytes], bytes]) -> None:
+    """And one that only says it is compressed is taken as it is."""
+    wire, client = stand()
+    async with asyncio.TaskGroup() as group:
+        read = group.create_task(client.read("m", []))
+        head = Head(200, b"OK", b"Content-Encoding: gzip\r\n")
+        (await wire.sinks.get()).answered(head, pack(b'{"id":1,"result":"0x1"}'))
+
+    assert read.result() == "0x1"
 
 
 async def test_an_answer_too_large_to_keep_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

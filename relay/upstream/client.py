@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 MAX_COLLECTED: Final = 64 * 1024 * 1024
 """Most bytes of an answer that are kept in memory (submissions, reads, split batches; pass-through streams)."""
+
+
+_GZIP_OR_ZLIB: Final = 32
+"""zlib finds out by the header which of the two it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Collector:
 
     def answered(self, head: Head, body: bytes) -> None:
         """The whole answer at once."""
-        self._finish(Whole(head.status, body))
+        self._finish(Whole(head.status, _plain(head, body)))
 
     def began(self, head: Head, length: int | None) -> None:
         """The head; the body follows."""
@@ -96,7 +101,7 @@ class Collector:
     def ended(self) -> None:
         """The body is complete."""
         assert self._head is not None
-        self._finish(Whole(self._head.status, b"".join(self._parts)))
+        self._finish(Whole(self._head.status, _plain(self._head, b"".join(self._parts))))
 
     def failed(self, failure: Failure) -> None:
         """There is no answer."""
@@ -116,6 +121,16 @@ class Collector:
         self.exchange = None  # the exchange knows us: a cycle would wait for the collector
         if not self.done.done():
             self.done.set_result(end)
+
+
+def _plain(head: Head, body: bytes) -> bytes:
+    """``body`` as text. Some gateways compress unasked; what cannot be unpacked stays as it is."""
+    if b"content-encoding" not in head.lines.lower():
+        return body
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | _GZIP_OR_ZLIB).decompress(body, MAX_COLLECTED)
+    except zlib.error:
+        return body
 
 
 class UpstreamClient:
