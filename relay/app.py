@@ -9,9 +9,11 @@ Must not know: what the rooms do.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -230,7 +232,13 @@ async def _listening(key: str, place: str, start: Awaitable[T]) -> T:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 - what a person or a supervisor waits for
+    """Tell a person or a supervisor who waits for it.
+
+    One who has closed the pipe, as one who has filled the disk, does not want to hear it: that is no reason for the
+    clients to go without a relay. Past ``sys.stdout``, which would keep the text and fail with it at the end.
+    """
+    with suppress(OSError):
+        os.write(sys.stdout.fileno(), f"{text}\n".encode())
 
 
 def _on_signal(instance: Instance, loop: asyncio.AbstractEventLoop) -> None:

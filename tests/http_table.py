@@ -161,6 +161,13 @@ MEANINGS: Final = (
     passed("gzip of exactly the limit", post("Content-Encoding: gzip", body=gzip.compress(b"a" * LIMIT)), b"a" * LIMIT),
     too_large("gzip beyond the limit", post("Content-Encoding: gzip", body=gzip.compress(b"a" * (LIMIT + 1)))),
     too_large("gzip bomb", post("Content-Encoding: gzip", body=gzip.compress(b"a" * 1_000_000))),
+    passed("gzip in members", post("Content-Encoding: gzip", body=_GZIPPED + gzip.compress(b"") + _GZIPPED), BODY * 2),
+    passed("gzip in members and chunks", chunked(_in_one_chunk(_GZIPPED * 2), "Content-Encoding: gzip"), BODY * 2),
+    too_large(
+        "gzip in members beyond the limit",
+        post("Content-Encoding: gzip", body=gzip.compress(b"a" * LIMIT) + gzip.compress(b"a")),
+    ),
+    refused("gzip whose second member is cut short", post("Content-Encoding: gzip", body=_GZIPPED + _GZIPPED[:-4])),
     refused("no gzip", post("Content-Encoding: gzip")),
     refused("empty gzip", post("Content-Encoding: gzip", body=b"")),
     refused("gzip cut short", post("Content-Encoding: gzip", body=_GZIPPED[:-4])),

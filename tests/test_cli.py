@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,6 +207,30 @@ def test_serve_says_once_that_it_is_ready(serving: tuple[subprocess.Popen[str], 
     url = ready.rpartition("ops ")[2].strip(")\n")
     with urllib.request.urlopen(f"{url}/livez", timeout=10) as answer:
         assert answer.status == 200
+
+
+@pytest.mark.parametrize("command", [("serve", "--upstream", NOBODY), ("dev", "--chain-listen", "127.0.0.1:0")])
+def test_nobody_need_hear_that_it_is_ready(command: tuple[str, ...]) -> None:
+    """Whoever closes the pipe before the ready line does not end the relay: it serves, and ends as it always does."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    with relay(*command, "--listen", "127.0.0.1:0", "--ops-listen", place) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        metrics = scraped(process, f"http://{place}/metrics")
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert "relay_" in metrics
+
+
+def scraped(process: subprocess.Popen[str], url: str) -> str:
+    """What stands at ``url``, once it is there."""
+    while process.poll() is None:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+    return ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -125,7 +125,7 @@ def test_what_is_remembered() -> None:
     memo = HeadMemo(SETTINGS)
     plan = memo.plan(heads := post("X: y").partition(b"{")[0])
     assert memo.recall(heads) is plan
-    credentials = [post("Authorization: x"), post("cookie: x"), post("Proxy-Authorization: x")]
+    credentials = [post(f"{name}: x") for name in ("Authorization", "cookie", "Proxy-Authorization", "X-API-Key")]
     for request in (*credentials, post("X: " + "a" * 2048), CHUNKED, GOOD, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"):
         head = request.partition(HEAD_END)[0] + HEAD_END
         assert isinstance(memo.plan(head), Plan)
@@ -192,10 +192,11 @@ def test_chunks_end_where_they_end(pieces: list[bytes], behind: bytes, data: st.
     assert (rest, reader.body) == (behind, b"".join(pieces))
 
 
-@given(st.binary(max_size=300), st.data())
-def test_gzip_is_inflated_in_any_cut(body: bytes, data: st.DataObject) -> None:
-    """A gzip body in two pieces is what it was before it was packed."""
-    packed = gzip.compress(body)
+@given(st.lists(st.binary(max_size=100), min_size=1, max_size=3), st.data())
+def test_gzip_is_inflated_in_any_cut(members: list[bytes], data: st.DataObject) -> None:
+    """A gzip body, of one member or more, in two pieces is what it was before it was packed."""
+    body = b"".join(members)
+    packed = b"".join(map(gzip.compress, members))
     cut = data.draw(st.integers(0, len(packed)))
     head = post("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=b"", length=False)
     plan = HeadMemo(SETTINGS).plan(head)
@@ -206,6 +207,16 @@ def test_gzip_is_inflated_in_any_cut(body: bytes, data: st.DataObject) -> None:
     if rest is None:
         assert reader.take(packed[cut:] + b"behind") == b"behind"
     assert reader.body == body
+
+
+@pytest.mark.parametrize(("members", "taken"), [(1024, True), (1025, False)])
+def test_a_gzip_body_has_a_bounded_number_of_members(members: int, taken: bool) -> None:
+    """Empty members are small, and each costs work that no limit on bytes would bound."""
+    packed = gzip.compress(b"") * members
+    head = post("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=b"", length=False)
+    plan = HeadMemo(Server(max_body_bytes=1 << 20)).plan(head)
+    assert isinstance(plan, Plan)
+    assert (BodyReader(plan, 1 << 20).take(packed) == b"") is taken
 
 
 def test_a_gzip_bomb_is_not_inflated_beyond_the_limit() -> None:

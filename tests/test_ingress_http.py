@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import re
 import socket
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,6 +19,7 @@ from relay.ingress.http import HttpServer
 from relay.router import Answer
 from relay.telemetry.metrics import Metrics
 from relay.upstream.exchange import Failure, Head, Lack
+from relay.upstream.head import Plan, plan
 from tests.ingress_rig import (
     GET,
     UPSTREAM_HEAD,
@@ -37,12 +40,13 @@ async def test_which_headers_go_upstream() -> None:
         "Connection: keep-alive, X-Hop", "X-Hop: 1", "Keep-Alive: 5", "Proxy-Connection: x", "Proxy-Authorization: x",
         "TE: trailers", "Trailer: x", "Upgrade: x", "Expect: 100-continue", "Content-Type: text/plain", "Cookie: x",
         "Authorization: x", "Origin: x", "Referer: x", "Sec-Fetch-Mode: cors", "sec-ch-ua: x",
-        "Content-Encoding: identity",
+        "Content-Encoding: identity", "X-Api-Key: x", "api-key: x", "ApiKey: x", "X-Auth-Token: x", "X-Access-Token: x",
+        "X-Amz-Security-Token: x",
     ]  # fmt: skip
     go = ["User-Agent:x", "Accept-Encoding: gzip", "traceparent:  00-1 ", "X-Forwarded-For: 10.0.0.1", "Prefer: wait=5",
           "Idempotency-Key: k", "Accept: */*"]  # fmt: skip
     async with serving() as rig:
-        await rig.ask(post(*(line for pair in zip(stay, [*go, *go, *go], strict=False) for line in pair)))
+        await rig.ask(post(*(line for pair in zip(stay, itertools.cycle(go), strict=False) for line in pair)))
         sent = [line for line in rig.upstream.sent[0].lines.decode().split("\r\n") if line]
         assert list(dict.fromkeys(sent)) == go
         assert rig.upstream.sent[0].lines.endswith(b"\r\n")
@@ -282,3 +286,17 @@ async def test_listed_origins() -> None:
         assert (reply.status, reply.headers["access-control-allow-origin"]) == (431, "https://a.example")
         reply = await rig.ask(asks_from("https://c.example", method="OPTIONS"))
         assert "access-control-allow-origin" not in reply.headers
+
+
+@on_each_loop
+async def test_what_else_an_answer_varies_by_is_told() -> None:
+    """Of the node's Vary only Origin is ours to say: the node never sees one."""
+    read = plan(b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding, Origin\r\nVary: Origin\r\nContent-Length: 0\r\n\r\n")
+    assert isinstance(read, Plan)
+    for origins, expected in ((["*"], [b"Accept-Encoding"]), (["https://a.example"], [b"Accept-Encoding", b"Origin"])):
+        async with serving(cors_origins=origins) as rig:
+            rig.upstream.script = lambda sent: sent.answer(head=read.head)
+            wire = await rig.wire()
+            await wire.send(asks_from("https://a.example"))
+            head = await wire._until(b"\r\n\r\n")
+            assert re.findall(rb"\r\nVary: ([^\r]*)", head) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import ssl
 import struct
@@ -13,8 +14,10 @@ import pytest
 import trustme
 import uvloop
 from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.compression_utils import ZLibCompressor
 
 from relay.errors import DRAINING
+from relay.ingress.cors import Cors
 from relay.ingress.websocket import session
 from relay.ingress.websocket.frames import PING_TICKS, STALL_TICKS, Frame
 from tests.ws_rig import (
@@ -114,6 +117,42 @@ async def test_refuses_a_handshake_that_is_none(front: Front, head: bytes, word:
     assert b"Sec-WebSocket-Version: 13" in answer
     assert word in json.loads(body)["error"]["message"]
     await raw.close()
+
+
+@pytest.mark.parametrize("origins", [["*"], ["https://a.example"]])
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (HEAD, 101),
+        (HEAD.replace(b"GET / ", b"GET http://[ "), 101),
+        (HEAD + b"Sec-WebSocket-Key1: x\r\nUser-Agent: a\r\nUser-Agent: b\r\nContent-Encoding: zz\r\n", 101),
+        (HEAD.replace(b"Version: 13", b"Version: 12"), 400),
+        (HEAD.replace(b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", b""), 400),
+        (HEAD.replace(b"Host: x", b"Host: x\r\nOrigin: https://b.example"), 403),
+    ],
+)
+async def test_answers_to_upgrades_have_our_header_lines(
+    node: Node, caplog: pytest.LogCaptureFixture, head: bytes, status: int, origins: list[str]
+) -> None:
+    """Whatever the answer, it has the CORS lines of any other answer, and nobody learns what library wrote it. What is
+    no part of the handshake is not judged a second time."""
+    if status == 403 and origins == ["*"]:
+        status = 101
+    if b"Origin" not in head:
+        head += b"Origin: https://a.example\r\n"
+    async with relay({"ws_url": f"ws://127.0.0.1:{node.port}"}, cors_origins=origins) as front:
+        raw = await Raw.connect(front, head=head)
+        answer = await raw.head()
+        expected = Cors(origins).headers(head)
+
+        assert f" {status} ".encode() in answer
+        assert b"Server:" not in answer
+        assert b"aiohttp" not in answer
+        assert expected
+        assert all(f"\r\n{name}: {value}\r\n".encode() in answer for name, value in expected.items())
+        assert (b"Access-Control-Allow-Origin: " in answer) is (status != 403)
+        await raw.close()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -455,6 +494,41 @@ async def test_a_client_that_vanishes_while_nothing_is_read_is_noticed(
     await raw.close()
 
 
+@pytest.mark.parametrize("ended_by", ["client", "drain"])
+async def test_a_client_that_vanishes_while_its_answer_is_packed_is_no_fault(
+    front: Front, monkeypatch: pytest.MonkeyPatch, ended_by: str
+) -> None:
+    """A large answer is compressed in a thread. If the client is gone when that is done, nobody is told of it: neither
+    our report nor, through a task that nobody waits for, the loop's."""
+    unheard: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: unheard.append(context))
+    packing, packed = asyncio.Event(), asyncio.Event()
+
+    async def pack(self: ZLibCompressor, data: bytes) -> bytes:
+        packing.set()
+        await packed.wait()
+        return self.compress_sync(data)
+
+    monkeypatch.setattr(ZLibCompressor, "compress", pack)
+    extension = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+    raw = await Raw.connect(front, masked_frame(call(1, params="x" * 100_000).encode()), headers=extension)
+    assert b"permessage-deflate" in await raw.head()
+    await packing.wait()
+    raw.writer.transport.abort()
+    await until(lambda: front.closed == 1)
+    async with asyncio.TaskGroup() as group:
+        drain = group.create_task(front.server.drain(front.now[0])) if ended_by == "drain" else None
+        await turns()
+        assert drain is None or not drain.done()  # whoever comes after it cancels what still runs
+        packed.set()
+    await turns()
+    assert len(front.tasks) == (ended_by == "client")  # the sweep
+    gc.collect()
+    assert not unheard
+    await raw.close()
+
+
 # Bounds
 
 
@@ -554,6 +628,25 @@ async def test_garbage_frames_close_with_1002_after_what_is_pending(front: Front
     opcode, payload = await raw.frame()
     assert (opcode, payload[:2]) == (8, struct.pack(">H", WSCloseCode.PROTOCOL_ERROR))
     await raw.close()
+
+
+@pytest.mark.parametrize("compress", [0, 15])
+async def test_text_that_is_no_utf8_closes_with_1007_after_what_is_pending(
+    node: Node, front: Front, compress: int
+) -> None:
+    """RFC 6455, 8.1: such a message reaches neither the router nor the node; as a binary message it may pass."""
+    client = await front.connect(compress=compress)
+    await client.send_str(call(1, "eth_sendRawTransaction"))
+    await client.send_frame(b'{"id":2,"method":"x","params":["\xff"]}', WSMsgType.TEXT)
+    await client.send_str(call(3, "eth_sendRawTransaction"))
+    await until(lambda: len(front.routes.submissions) == 1)
+    await turns()
+    front.routes.answer(0, b'{"id":1}')
+
+    assert await hear(client) == {"id": 1}
+    assert await hear_close(client) == WSCloseCode.INVALID_TEXT
+    assert len(front.routes.bodies) == 1
+    assert not node.received
 
 
 async def test_speaks_compressed_to_clients_that_offer_it(front: Front) -> None:
@@ -665,15 +758,23 @@ async def test_drain_does_not_wait_for_a_client_that_does_not_read(
 async def test_an_answer_too_large_to_keep_loses_the_node(
     node: Node, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message of the node above the bound ends the upstream socket, with the usual last words."""
-    monkeypatch.setattr("relay.ingress.websocket.upstream.MAX_COLLECTED", 1000)
+    """A message of exactly the bound passes. One byte more ends the upstream socket, for nothing behind it can be read:
+    whoever waits is told the reason, and that the call may have been carried out."""
+    limit = len(echo(call(1, params="x" * 900).encode()))
+    monkeypatch.setattr("relay.ingress.websocket.upstream.MAX_COLLECTED", limit)
     client = await front.connect()
     await client.send_str(call(1, params="x" * 900))
     assert (await hear(client))["id"] == 1
-    await client.send_str(call(2, params="x" * 1000))
+    await client.send_str(call(2, "never"))
+    await client.send_str(call(3, params="x" * 901))
 
-    assert code(await hear(client)) == -32013
+    for id_ in (2, 3):
+        answer = await hear(client)
+        assert (answer["id"], code(answer)) == (id_, -32013)
+        assert f"the node's answer is larger than {limit} bytes" in answer["error"]["message"]
+        assert "may have been carried out" in answer["error"]["message"]
     assert await hear_close(client) == WSCloseCode.SERVICE_RESTART
+    assert front.metrics.upstream_errors.cell("unusable").n == 2
 
 
 async def test_a_node_that_takes_no_data_is_lost(node: Node) -> None:

@@ -1,8 +1,8 @@
 """A request's body, taken off the wire piece by piece, in bounded memory.
 
 Job: find the body's end (Content-Length or chunks), inflate gzip, refuse what is malformed or too large.
-Rules: llhttp decodes the chunks. What is kept never exceeds the limit by more than one read; a gzip body is inflated
-as it comes and no further than the limit.
+Rules: llhttp decodes the chunks. What is kept never exceeds the limit by more than one read; a gzip body, of one
+member or many, is inflated as it comes and no further than the limit.
 Must not know: what is in the body, connections.
 """
 
@@ -22,6 +22,8 @@ _END: Final = b"\r\n\r\n"
 _STARTS_OF_END: Final = (b"\r\n\r", b"\r\n", b"\r")
 _CHUNKED_HEAD: Final = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 _GZIP_ONLY: Final = 31
+_MAX_MEMBERS: Final = 1024
+"""Of one gzip body: each costs some work, and an empty one has twenty bytes."""
 
 
 class BodyReader:
@@ -31,7 +33,7 @@ class BodyReader:
 
     def __init__(self, plan: Plan, limit: int) -> None:
         self._frame = _Chunked() if plan.length is None else _Sized(plan.length)
-        self._gzip = zlib.decompressobj(wbits=_GZIP_ONLY) if plan.gzip else None
+        self._gzip = _Gzip() if plan.gzip else None
         self._limit = limit
         self._body = bytearray()
 
@@ -48,7 +50,8 @@ class BodyReader:
         except HttpParserError as error:
             return HTTP_INVALID.refusal(detail=str(error))
         except zlib.error:
-            return HTTP_INVALID.refusal(detail="the body is not the gzip its Content-Encoding says")
+            detail = f"the body is not the gzip its Content-Encoding says, or has more than {_MAX_MEMBERS} members"
+            return HTTP_INVALID.refusal(detail=detail)
         if len(self._body) > self._limit:
             return BODY_TOO_LARGE.refusal(limit=self._limit)
         return rest
@@ -57,11 +60,35 @@ class BodyReader:
         if self._gzip is None:
             self._body += payload
             return
-        room = self._limit - len(self._body) + 1
-        self._body += self._gzip.decompress(payload, room)
-        cut_short = last and not self._gzip.eof and not self._gzip.unconsumed_tail
-        if cut_short or self._gzip.unused_data:
+        while payload and len(self._body) <= self._limit:
+            inflated, payload = self._gzip.take(payload, self._limit - len(self._body) + 1)
+            self._body += inflated
+        if last and not self._gzip.complete and len(self._body) <= self._limit:
             raise zlib.error
+
+
+class _Gzip:
+    """A gzip body: one member, or several one behind the other (RFC 1952, 2.2)."""
+
+    __slots__ = ("_member", "_members")
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=_GZIP_ONLY)
+        self._members = 1
+
+    @property
+    def complete(self) -> bool:
+        """Does the last member end where we are?"""
+        return self._member.eof
+
+    def take(self, data: bytes, room: int) -> tuple[bytes, bytes]:
+        """At most ``room`` inflated bytes of one member, and what stands behind it. Raises zlib.error."""
+        if self._member.eof:
+            self._members += 1
+            if self._members > _MAX_MEMBERS:
+                raise zlib.error
+            self._member = zlib.decompressobj(wbits=_GZIP_ONLY)
+        return self._member.decompress(data, room), self._member.unused_data
 
 
 class _Sized:

@@ -56,6 +56,11 @@ class Cors:
         """For whatever answers the request with this head (or part of one)."""
         return self._open or self._allowed.get(_find(_ORIGIN, head), self._others)
 
+    def headers(self, head: bytes) -> dict[str, str]:
+        """The same lines, for a library that writes the answer's head itself."""
+        lines = self.tails(head).keep.decode().split("\r\n")
+        return dict(line.split(": ", 1) for line in lines if line)
+
 
 def _allow(origin: bytes) -> bytes:
     return b"Access-Control-Allow-Origin: %b\r\n" % origin

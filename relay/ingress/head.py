@@ -49,7 +49,11 @@ _REMEMBERED_NAMES: Final = 512
 _NOTED: Final = frozenset({
     b"host", b"connection", b"transfer-encoding", b"content-length", b"content-encoding", b"expect", b"upgrade",
 })  # fmt: skip
-_CREDENTIALS: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+_CREDENTIALS: Final = frozenset({
+    b"authorization", b"cookie", b"proxy-authorization", b"x-api-key", b"api-key", b"apikey", b"x-auth-token",
+    b"x-access-token", b"x-amz-security-token",
+})  # fmt: skip
+"""What a client shows to us or to a gateway before us is not for the node; the node's own are in [upstream] headers."""
 _KEPT_BACK: Final = _CREDENTIALS | {b"keep-alive", b"te", b"trailer", b"content-type", b"origin", b"referer"}
 _KEPT_BACK_PREFIXES: Final = (b"proxy-", b"sec-")
 _ALWAYS_HERE: Final = frozenset({b"close", b"keep-alive", b"upgrade"})

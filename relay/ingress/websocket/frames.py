@@ -96,7 +96,7 @@ class FrameQueue:
             self._writer = self._tasks.spawn(self._name, self._run())
 
     def clear(self) -> None:
-        """Forget what has not been written."""
+        """Forget what has not been written. What is being written is not disturbed."""
         while self._frames:
             self.size -= _cost(self._frames.popleft())
 

@@ -2,15 +2,17 @@
 
 Job: answer the upgrade (or refuse it), keep the sessions, tick them once a second, end them in the drain.
 Rules: a connection is handed over with all bytes read so far, when nothing of it is unsent; from then on aiohttp owns
-it, and ``closed`` is called once when it is gone. A refused upgrade is answered in JSON and closed. Browsers send an
-Origin: one that `[server] cors_origins` does not name is refused, for a page may open a WebSocket to anywhere and only
-the server can object.
+it, and ``closed`` is called once when it is gone. aiohttp sees of the request what belongs to the handshake, and every
+answer to it has the header lines of our other answers and does not name aiohttp. A refused upgrade is answered in JSON
+and closed. Browsers send an Origin: one that `[server] cors_origins` does not name is refused, for a page may open a
+WebSocket to anywhere and only the server can object.
 Must not know: what the messages mean.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -18,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from relay import errors, jsonrpc
+from relay.ingress.cors import Cors
+from relay.ingress.head import HEAD_END
 from relay.ingress.websocket.frames import TICK_S, Signal
 from relay.ingress.websocket.over_http import HttpCalls, Node
 from relay.ingress.websocket.session import ClientSocket, House, Session
@@ -25,6 +29,10 @@ from relay.ingress.websocket.upstream import Dialer, UpstreamSocket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from aiohttp import StreamReader
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http_parser import RawRequestMessage
 
     from relay.config import Settings
     from relay.errors import Refusal
@@ -40,6 +48,9 @@ FLUSH_S: Final = 2.0
 HANDSHAKE_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 65_536
 """Above any limit of the HTTP side, which has judged the head before."""
+_HANDSHAKE: Final = re.compile(
+    rb"(host|connection|upgrade|origin|sec-websocket-(key|version|protocol|extensions)):", re.IGNORECASE
+)
 
 
 class WebSocketServer:
@@ -57,14 +68,16 @@ class WebSocketServer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origins = settings.server.cors_origins
+        self._cors = Cors(self._origins)
         self._max_body_bytes = settings.server.max_body_bytes
         self._tasks = tasks
         self._clock = clock
         self._dialer = Dialer(settings.upstream, metrics) if settings.upstream.ws_url else None
         way = _ways(settings.upstream.timeout_s, self._dialer, Node(sender, routes), tasks, clock)
         self._house = House(routes, way, tasks, report, metrics.requests, clock, self._max_body_bytes)
-        self._server = _Server(self._handle, self._lost)
+        self._server = _Server(self._handle, self._request, self._lost)
         self._closed: dict[web.RequestHandler, Callable[[], None]] = {}
+        self._headers: dict[web.RequestHandler, dict[str, str]] = {}
         self._sessions: dict[web.RequestHandler, Session] = {}
         self._moved = Signal()
         self._draining = False
@@ -77,10 +90,12 @@ class WebSocketServer:
     def upgrade(self, transport: asyncio.Transport, data: bytes, closed: Callable[[], None]) -> None:
         """Take over ``transport``; ``data``: all bytes of it that have been read, from the request line on."""
         handler = self._server()
+        head, _, behind = data.partition(HEAD_END)
         self._closed[handler] = closed
+        self._headers[handler] = self._cors.headers(head + HEAD_END)
         transport.set_protocol(handler)
         handler.connection_made(transport)
-        handler.data_received(data)
+        handler.data_received(_handshake(head) + behind)
 
     def tick(self) -> None:
         """Once a second: time-outs and signs of life."""
@@ -109,6 +124,7 @@ class WebSocketServer:
         self._sweeper.cancel()
         if self._dialer is not None:
             await self._dialer.close()
+        await self._tasks.settled()  # a frame that is being packed is not to be cancelled, see `Session.leave`
 
     async def _all_gone(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -119,6 +135,18 @@ class WebSocketServer:
         while True:
             await asyncio.sleep(TICK_S)
             self.tick()
+
+    def _request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        request = _Upgrade(message, payload, protocol, writer, task, asyncio.get_running_loop())
+        request[_HEADERS] = self._headers.get(protocol, {})
+        return request
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         refused = self._refusal(request)
@@ -153,6 +181,7 @@ class WebSocketServer:
 
     def _lost(self, handler: web.RequestHandler) -> None:
         closed = self._closed.pop(handler, None)
+        self._headers.pop(handler, None)
         session = self._sessions.pop(handler, None)
         if session is not None:
             session.leave()
@@ -161,16 +190,29 @@ class WebSocketServer:
             closed()
 
 
+_HEADERS: Final = web.RequestKey("headers", dict[str, str])
+
+
+class _Upgrade(web.BaseRequest):
+    """aiohttp's request, which has a say in the head of each answer to it."""
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        response.headers.pop("Server", None)
+        response.headers.update(self[_HEADERS])
+
+
 class _Server(web.Server):
     """aiohttp's server, which also tells when a connection is gone."""
 
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Coroutine[None, None, web.StreamResponse]],
+        request: Callable[..., web.BaseRequest],
         lost: Callable[[web.RequestHandler], None],
     ) -> None:
         super().__init__(
             handler,
+            request_factory=request,
             access_log=None,
             keepalive_timeout=HANDSHAKE_S,
             lingering_time=0,
@@ -183,6 +225,13 @@ class _Server(web.Server):
         """The transport of ``handler`` is gone."""
         super().connection_lost(handler, exc)
         self._on_lost(handler)
+
+
+def _handshake(head: bytes) -> bytes:
+    """What aiohttp has to know of the head. Of the rest it may think otherwise than the HTTP side, which has taken it,
+    and would answer and log that in its own way."""
+    _, *lines = head.split(b"\r\n")
+    return b"\r\n".join([b"GET / HTTP/1.1", *filter(_HANDSHAKE.match, lines)]) + HEAD_END
 
 
 def _ways(

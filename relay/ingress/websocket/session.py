@@ -147,7 +147,9 @@ class Session:
             return
         self._gone = True
         self._way.close()
-        self._out.close()
+        # Not `close`: aiohttp packs a large frame in a task of its own, whose failure nobody would hear of if the one
+        # that waits for it were cancelled. Without a connection the writing ends by itself.
+        self._out.clear()
         for pending in self._work:
             self._count(pending.kind, "gone")
         self._work.clear()
@@ -173,8 +175,8 @@ class Session:
         async for kind, data, _ in self._socket:
             self._heard += 1
             if kind in DATA:
-                if len(data) > self._house.max_body_bytes:  # aiohttp lets one byte more through if it was compressed
-                    await self._socket.close(code=WSCloseCode.MESSAGE_TOO_BIG)
+                if (breach := self._breach(kind, data)) is not None:
+                    await self._socket.close(code=breach)
                     return
                 self._take(Frame(kind, data))
             elif kind is WSMsgType.PING:
@@ -184,6 +186,12 @@ class Session:
             self._listening = False
             await self._moved.until(self._may_read)
             self._listening = True
+
+    def _breach(self, kind: WSMsgType, data: bytes) -> WSCloseCode | None:
+        """What aiohttp lets through: one byte too many if it was compressed, and text that it does not decode."""
+        if len(data) > self._house.max_body_bytes:
+            return WSCloseCode.MESSAGE_TOO_BIG
+        return None if kind is not WSMsgType.TEXT or _is_utf8(data) else WSCloseCode.INVALID_TEXT
 
     def _take(self, frame: Frame) -> None:
         house = self._house
@@ -263,6 +271,14 @@ class Session:
             await self._socket.send_frame(code.to_bytes(2, "big"), WSMsgType.CLOSE)
             async with asyncio.timeout(CLOSE_S):
                 await self._moved.until(lambda: self._gone)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _text(text: bytes) -> Frame | None:

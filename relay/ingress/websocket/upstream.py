@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType
 
 from relay import errors
 from relay.config import ConfigFault
@@ -43,6 +43,7 @@ Socket = ClientWebSocketResponse[Literal[False]]
 CLOSE_S: Final = 2.0
 """How long a node may take to answer our goodbye."""
 LOST: Final = "the connection to the node was lost; the call may have been carried out"
+_CUT_OFF: Final = Failure(Lack.CUT_OFF, LOST)
 
 
 class Dialer:
@@ -71,7 +72,7 @@ class Dialer:
                     self._url,
                     decode_text=False,
                     autoping=False,
-                    max_msg_size=MAX_COLLECTED,
+                    max_msg_size=MAX_COLLECTED + 1,  # aiohttp refuses a message of just this size
                     ssl=self._tls,
                     timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),
                 )
@@ -195,6 +196,8 @@ class UpstreamSocket:
             elif kind is WSMsgType.PING:
                 self._out.put(Frame(WSMsgType.PONG, data))
             elif kind is WSMsgType.ERROR:
+                if socket.close_code == WSCloseCode.MESSAGE_TOO_BIG:
+                    self._lose_too_large()
                 break
             self._listening = False
             await self._client.room()
@@ -208,18 +211,26 @@ class UpstreamSocket:
         if pending is None or not pending.late:
             self._client.deliver(frame, pending)
 
-    def _lose(self, detail: str) -> None:
+    def _lose(self, detail: str, sent: Failure = _CUT_OFF) -> None:
         if self._over:
             return
         unreachable = errors.UPSTREAM_UNREACHABLE.refusal(detail=f"the connection to the node was lost ({detail})")
-        self.give_up(unreachable)
+        self._refuse_all(unreachable, sent)
+        self.close()
         self._client.shut(unreachable, "the connection to the node was lost")
 
-    def _refuse_all(self, unsent: Refusal) -> None:
-        lost = errors.UPSTREAM_UNUSABLE.refusal(detail=LOST)
+    def _lose_too_large(self) -> None:
+        """aiohttp reads nothing behind a message above the bound. Whose answer it was is not known: each call that was
+        sent hears of it."""
+        detail = f"the node's answer is larger than {MAX_COLLECTED} bytes"
+        unusable = f"{detail}, which ended the connection to it; the call may have been carried out"
+        self._lose(detail, Failure(Lack.UNUSABLE, unusable))
+
+    def _refuse_all(self, unsent: Refusal, sent: Failure = _CUT_OFF) -> None:
+        unusable = errors.UPSTREAM_UNUSABLE.refusal(detail=sent.detail)
         for pending in self._calls.clear():
-            self._dialer.count(Lack.CUT_OFF if pending.sent else Lack.UNREACHABLE)
-            self._client.refuse(pending, lost if pending.sent else unsent)
+            self._dialer.count(sent.lack if pending.sent else Lack.UNREACHABLE)
+            self._client.refuse(pending, unusable if pending.sent else unsent)
 
     def _refuse_late(self, pending: Pending) -> None:
         self._dialer.count(Lack.TIMED_OUT)
