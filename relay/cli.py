@@ -27,6 +27,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--upstream": "upstream.url",
     "--listen": "server.listen",
     "--ops-listen": "ops.listen",
+    "--redis": "redis.url",
 }
 """Flags that set an option, and its path."""
 
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = _command(commands, "serve", _serve, "run the relay in front of a node")
     serve.add_argument("--config", metavar="FILE", type=Path, help="settings, as in config.example.toml")
     serve.add_argument("--upstream", metavar="URL", help="the node: http://HOST:PORT or https://HOST")
+    serve.add_argument("--redis", metavar="URL", help="the server that keeps instances in one order: redis://HOST:PORT")
     _add_listeners(serve)
 
     dev = _command(commands, "dev", _dev, "run the relay in front of a development chain of its own")

@@ -15,12 +15,14 @@ from relay.config.options import (
     Ops,
     Ordering,
     Prechecks,
+    Redis,
     Server,
     Settings,
     Upstream,
     changed,
     shown,
 )
+from relay.config.redis import doubts
 from relay.config.sources import ENV_PREFIX, check, load, variable
 from relay.config.values import ConfigFault, address, denied, masked
 
@@ -34,6 +36,7 @@ __all__ = [
     "Ops",
     "Ordering",
     "Prechecks",
+    "Redis",
     "Server",
     "Settings",
     "Upstream",
@@ -41,6 +44,7 @@ __all__ = [
     "changed",
     "check",
     "denied",
+    "doubts",
     "load",
     "masked",
     "shown",

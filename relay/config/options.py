@@ -66,6 +66,16 @@ class Ordering(_Section, frozen=True):
     max_senders: Positive = 100_000
 
 
+class Redis(_Section, frozen=True):
+    """The order between instances."""
+
+    url: str = ""
+    prefix: str = "relay"
+    lease_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
+    on_loss: Literal["local", "refuse"] = "local"
+    timeout_ms: Annotated[int, Meta(ge=10, le=60_000)] = 250
+
+
 GasRules = Literal[
     "auto", "off", "frontier", "homestead", "istanbul", "berlin", "shanghai", "prague", "osaka", "amsterdam"
 ]
@@ -105,6 +115,7 @@ class Settings(_Section, frozen=True):
     server: Server = Server()
     upstream: Upstream = msgspec.field(default_factory=Upstream)
     ordering: Ordering = Ordering()
+    redis: Redis = msgspec.field(default_factory=Redis)
     prechecks: Prechecks = Prechecks()
     ops: Ops = Ops()
     log: Log = Log()

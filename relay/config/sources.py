@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 import msgspec
 
 from relay.config.options import OPTIONS, SECTIONS, Settings, shown
+from relay.config.redis import check_redis
 from relay.config.values import ConfigFault, address, check_file, check_header, check_origin, check_url
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def check(tables: Mapping[str, Any]) -> Settings:
         check_url("upstream.ws_url", upstream.ws_url, "ws", "wss")
     if upstream.ca_file:
         check_file("upstream.ca_file", upstream.ca_file)
+    check_redis(settings.redis)
     for name, value in upstream.headers.items():
         check_header("upstream.headers", name, value)
     return settings
