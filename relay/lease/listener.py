@@ -46,13 +46,14 @@ class Listener:
             client = self._place.listening(self._attempts)
             self._attempts += 1
             try:
-                async with client, client.pubsub() as subscription:
+                async with client.pubsub() as subscription:
                     await self._read(subscription)
             except (exceptions.RedisError, OSError) as error:
                 if self.listening.is_set():
                     self._log.info("subscription lost", detail=f"{type(error).__name__}: {error}")
             finally:
                 self.listening.clear()
+                await self._place.close(client)
             await asyncio.sleep(AGAIN_S)
 
     async def _read(self, subscription: PubSub) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ class Place:
         """A client for commands. Connects when it is used."""
         if self.clustered:
             nodes = [ClusterNode(host, port) for host, port in _hosts(self._parts, _REDIS_PORT)]
-            return RedisCluster(
-                startup_nodes=nodes, cluster_error_retry_attempts=0, **self._options, **_credentials(self._parts)
-            )
+            return RedisCluster(startup_nodes=nodes, **self._options, **_credentials(self._parts))
         return self._single()
 
     def listening(self, number: int) -> Redis:
@@ -60,6 +58,15 @@ class Place:
         nodes = list(_hosts(self._parts, _REDIS_PORT))
         host, port = nodes[number % len(nodes)]
         return Redis(host=host, port=port, **self._options, **_credentials(self._parts))
+
+    @staticmethod
+    async def close(client: Redis | RedisCluster) -> None:
+        """Close every connection of a client of ours; the library forgets those to Sentinels."""
+        await client.aclose()
+        pool = getattr(client, "connection_pool", None)
+        if isinstance(pool, SentinelConnectionPool):
+            for sentinel in pool.sentinel_manager.sentinels:
+                await sentinel.aclose()
 
     def _single(self) -> Redis:
         if self._parts.scheme != "redis+sentinel":

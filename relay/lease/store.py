@@ -14,6 +14,7 @@ Must not know: lanes, leases, policies.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -56,13 +57,16 @@ _BY_TYPE: Final[Sequence[tuple[type[BaseException], str]]] = (
     (exceptions.OutOfMemoryError, "oom"),
     (exceptions.NoPermissionError, "auth"),
 )
-"""The first that fits. What the server says from within a script comes without a type of its own: see `_BY_WORD`."""
+"""The first that fits."""
 
 _BY_WORD: Final = {
-    "READONLY": "readonly", "OOM": "oom", "NOAUTH": "auth", "NOPERM": "auth", "WRONGPASS": "auth",
-    "LOADING": "loading", "MASTERDOWN": "cluster", "CLUSTERDOWN": "cluster", "BUSY": "busy", "MISCONF": "readonly",
-    "NOREPLICAS": "readonly",
+    "READONLY": "readonly", "MISCONF": "readonly", "NOREPLICAS": "readonly", "OOM": "oom", "NOAUTH": "auth",
+    "NOPERM": "auth", "WRONGPASS": "auth", "LOADING": "loading", "MASTERDOWN": "cluster", "CLUSTERDOWN": "cluster",
+    "BUSY": "busy",
 }  # fmt: skip
+"""The server's own word, wherever it stands: Redis 6 wraps what happens inside a script in a text of its own."""
+
+_WORD: Final = re.compile(rf"\b({'|'.join(_BY_WORD)})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Store:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._client.aclose()
+        await self._place.close(self._client)
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> asyncio.Future[Result]:
         """Run a script. The future never fails and is never cancelled from outside."""
@@ -265,7 +269,6 @@ def _finish(job: _Job, result: Result) -> None:
 
 
 def _reason(error: Exception) -> str:
-    word = str(error).removeprefix("ERR ").lstrip("-").split(" ", 1)[0].rstrip(":")
-    if word in _BY_WORD:
-        return _BY_WORD[word]
+    if word := _WORD.search(str(error)):
+        return _BY_WORD[word[0]]
     return next((reason for kind, reason in _BY_TYPE if isinstance(error, kind)), "other")
