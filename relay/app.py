@@ -22,10 +22,11 @@ import structlog
 import uvloop
 
 from relay import process
-from relay.config import address, masked
+from relay.config import address, doubts, masked
 from relay.errors import Fault
 from relay.ingress.http import HttpServer
 from relay.ingress.websocket import WebSocketServer
+from relay.lease import Tier
 from relay.ops import OpsServer
 from relay.router import Router
 from relay.submit import Submitter
@@ -76,6 +77,7 @@ class Instance:
         self._pool = Pool(settings.upstream, metrics, logs.report, clock=clock)
         client = UpstreamClient(self._pool, metrics, settings.upstream.timeout_s, clock)
         self._identity = Identity(client, settings.prechecks)
+        self._tier = Tier(settings, metrics, logs.report) if settings.redis.url else None
         self.submitter = Submitter(
             settings=settings,
             client=client,
@@ -85,6 +87,7 @@ class Instance:
             metrics=metrics,
             report=logs.report,
             clock=clock,
+            tier=self._tier,
         )
         self._client = client
         router = Router(settings, self.submitter, client, self._answers, logs.report)
@@ -96,12 +99,18 @@ class Instance:
         )
         self._ops = OpsServer(settings.ops, metrics)
         self._ops.add_check("upstream", self._identity.check)
+        if self._tier is not None:
+            self._ops.add_check("redis", self._tier.check)
         self._show(metrics)
 
     async def start(self) -> Addresses:
         """Open the listeners. The upstream need not be there yet."""
         self._background.start("identity", self._identity.watch_forever())
         self._background.start("overdue", self.submitter.turns.sweep_forever())
+        for doubt in doubts(self._settings):
+            self._log.warning("settings", doubt=doubt)
+        if self._tier is not None:
+            await self._tier.start()
         ops, server = self._settings.ops.listen, self._settings.server.listen
         ops_place = await _listening("ops.listen", ops, self._ops.start())
         http_place = await _listening("server.listen", server, self._http.start(address(server, "server.listen")))
@@ -123,6 +132,8 @@ class Instance:
             self._log.warning("the drain was cut", answers=len(self._answers), senders=self.submitter.book.busy)
         finally:
             end.cancel()
+            if self._tier is not None:
+                await self._tier.drain()
             await self.close()
         self._log.info("drained", seconds=round(self._clock() - began, 3))
 
@@ -138,6 +149,8 @@ class Instance:
         """Stop everything that still runs. Idempotent."""
         for owner in (self._answers, self._lanes, self._sessions, self._background):
             await owner.close()
+        if self._tier is not None:
+            await self._tier.close()
         await self._pool.close()
         await self._ops.close()
 

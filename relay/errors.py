@@ -92,6 +92,13 @@ _ROWS: Final = (
         "the waiting submissions of all senders together are too large to keep",
     ),
     Case(
+        "ordering_unavailable",
+        -32005,
+        200,
+        "the order between instances cannot be kept for now ([redis] on_loss), nothing was sent; send again shortly",
+        'Redis is gone and on_loss is "refuse"',
+    ),
+    Case(
         "nonce_gap",
         -32000,
         200,
@@ -222,6 +229,7 @@ QUEUE_FULL: Final = CATALOGUE["queue_full"]
 WAITED_TOO_LONG: Final = CATALOGUE["waited_too_long"]
 AT_CAPACITY: Final = CATALOGUE["at_capacity"]
 TOO_MUCH_WAITING: Final = CATALOGUE["too_much_waiting"]
+ORDERING_UNAVAILABLE: Final = CATALOGUE["ordering_unavailable"]
 NONCE_GAP: Final = CATALOGUE["nonce_gap"]
 OUTCOME_UNKNOWN: Final = CATALOGUE["outcome_unknown"]
 INTERNAL: Final = CATALOGUE["internal"]

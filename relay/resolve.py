@@ -1,9 +1,9 @@
 """What became of a submission whose answer proves nothing (G6).
 
 Job: look the hash up at the upstream, then send the same bytes again, and only at the very end say "unknown".
-Rules: the same bytes by the same method, never others. A refusal of a resend proves nothing about the first send. The
-whole takes no longer than the caller's deadline. The absence of a private submission is not looked for: it proves
-nothing.
+Rules: the same bytes by the same method, never others, and only while the lane is ours (``gate``). A refusal of
+a resend proves nothing about the first send. The whole takes no longer than the caller's deadline. The absence of a
+private submission is not looked for: it proves nothing.
 Must not know: lanes, clients.
 """
 
@@ -66,13 +66,17 @@ class Resolver:
         self._pause = pause
         self._ends = {end: metrics.unknown.cell(end) for end in ("found", "accepted", "unknown")}
 
-    async def resolve(self, request: Request, hash_: str, deadline: float) -> Settled | None:
-        """The node has the transaction (`Settled`), or nobody can tell (None)."""
-        settled = await self._resolve(request, hash_, deadline)
+    async def resolve(
+        self, request: Request, hash_: str, deadline: float, gate: Callable[[], bool] | None = None
+    ) -> Settled | None:
+        """The node has the transaction (`Settled`), or nobody can tell (None). ``gate`` is asked before each resend."""
+        settled = await self._resolve(request, hash_, deadline, gate)
         self._ends["unknown" if settled is None else "found" if settled.found else "accepted"].n += 1
         return settled
 
-    async def _resolve(self, request: Request, hash_: str, deadline: float) -> Settled | None:
+    async def _resolve(
+        self, request: Request, hash_: str, deadline: float, gate: Callable[[], bool] | None
+    ) -> Settled | None:
         if await self._found(request, hash_, deadline):
             return Settled(None, found=True)
         for number, wait in enumerate(WAITS_S):
@@ -81,7 +85,7 @@ class Resolver:
             await self._pause(wait)
             left = deadline - self._clock()
             share = left / (len(WAITS_S) - number + 1)
-            attempt = await self._client.submit(request.method.wire, request.wire_params, share)
+            attempt = await self._client.submit(request.method.wire, request.wire_params, share, gate)
             if (result := self._proof(attempt)) is not None:
                 return Settled(result or None, found=False)
             if await self._found(request, hash_, deadline):

@@ -15,6 +15,7 @@ from relay import errors
 from relay.errors import Refusal
 
 if TYPE_CHECKING:
+    from relay.lease import Permit
     from relay.methods import Request
     from relay.transaction import SignedTransaction
 
@@ -39,13 +40,14 @@ Outcome = Accepted | Declined | Refusal
 class Submission:
     """One transaction on its way, for however many clients that sent it."""
 
-    __slots__ = ("arrived", "copies", "held_since", "outcome", "request", "transaction", "verdict")
+    __slots__ = ("arrived", "copies", "held_since", "outcome", "permit", "request", "transaction", "verdict")
 
     def __init__(self, request: Request, signed: SignedTransaction, arrived: float) -> None:
         self.request = request
         self.transaction = signed
         self.arrived = arrived
         self.held_since: float | None = None
+        self.permit: Permit | None = None
         self.copies = 0
         self.verdict = ""
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

@@ -24,7 +24,7 @@ from relay.lanes import Effect, LaneBook, lane_key
 from relay.receipts import Receipts
 from relay.resolve import Resolver, judge
 from relay.submission import UNORDERED, Accepted, Declined, Entry, Submission, Unordered
-from relay.telemetry.metrics import DISPOSITIONS, REFUSALS
+from relay.telemetry.metrics import DISPOSITIONS, REFUSALS, TIERS
 from relay.turns import Turns
 from relay.upstream.client import Answered, Lost, NotSent
 from relay.verdict import Client, Disposition
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from relay.config import Settings
     from relay.lanes import Lane, Reading, Ticket
+    from relay.lease import Tier
     from relay.methods import Method
     from relay.submission import Outcome
     from relay.tasks import TaskOwner
@@ -67,6 +68,7 @@ class Submitter:
         metrics: Metrics,
         report: Callable[[str, BaseException], None],
         clock: Callable[[], float],
+        tier: Tier | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -75,9 +77,10 @@ class Submitter:
         self._owner = owner
         self._report = report
         self._clock = clock
+        self._tier = tier
         self._resolver = Resolver(client=client, accounts=accounts, facts=identity, metrics=metrics, clock=clock)
-        self.book: LaneBook[Submission] = LaneBook(settings.ordering)
-        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock)
+        self.book: LaneBook[Submission] = LaneBook(settings.ordering, shared=tier is not None)
+        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier)
         self._inflight: dict[tuple[str, bytes], Submission] = {}
         self._inflight_bytes = 0
         self._receipts = Receipts(accounts, clock)
@@ -88,8 +91,8 @@ class Submitter:
 
     def _count(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._waits = metrics.lane_wait.cell("local")
-        self._holds = metrics.lane_hold.cell("local")
+        self._waits = {tier: metrics.lane_wait.cell(tier) for tier in TIERS}
+        self._holds = {tier: metrics.lane_hold.cell(tier) for tier in TIERS}
         self._attached = metrics.attached.cell()
         self._unordered = metrics.unordered.cell()
         self._verdicts = {name: metrics.verdicts.cell(name) for name in DISPOSITIONS}
@@ -154,7 +157,7 @@ class Submitter:
         """Carry one submission out. Returns the moment the upstream has answered, or never will."""
         submission = ticket.submission
         submission.held_since = self._clock()
-        self._waits.observe(submission.held_since - submission.arrived)
+        submission.permit = self._tier.permit(lane) if self._tier is not None else None
         if (refusal := await self._stateful(submission)) is not None:
             self._finish(submission, refusal, f"precheck: {refusal.message}")
             return Effect.REFUSED
@@ -164,7 +167,10 @@ class Submitter:
             submission.request.method.wire,
             submission.request.wire_params,
             min(self._settings.upstream.timeout_s, left - min(ANSWER_SHARE_S, left / 2)),
+            submission.permit,
         )
+        if isinstance(attempt, NotSent) and submission.permit is not None and submission.permit.denied:
+            return Effect.WITHHELD
         return await self._conclude(submission, attempt, deadline)
 
     async def _stateful(self, submission: Submission) -> Refusal | None:
@@ -229,7 +235,9 @@ class Submitter:
         return await self._accounts.knows(submission.transaction.hash, deadline - self._clock())
 
     async def _find_out(self, submission: Submission, why: str, deadline: float) -> Effect:
-        settled = await self._resolver.resolve(submission.request, submission.transaction.hash, deadline)
+        settled = await self._resolver.resolve(
+            submission.request, submission.transaction.hash, deadline, submission.permit
+        )
         if settled is None:
             self._finish(submission, submission.unknown, f"unknown: {why}")
             return Effect.DOUBTFUL
@@ -250,8 +258,11 @@ class Submitter:
     def _record(self, submission: Submission, now: float) -> None:
         """The one canonical line of a submission."""
         held_since = submission.held_since
+        fence = submission.permit.fence if submission.permit is not None else 0
         if held_since is not None:
-            self._holds.observe(now - held_since)
+            tier = "redis" if fence else "local"
+            self._waits[tier].observe(held_since - submission.arrived)
+            self._holds[tier].observe(now - held_since)
         signed = submission.transaction
         self._log.info(
             "submission",
@@ -261,7 +272,7 @@ class Submitter:
             method=submission.request.method.name,
             wait_ms=round(((held_since or now) - submission.arrived) * 1000, 3),
             hold_ms=round((now - held_since) * 1000, 3) if held_since is not None else None,
-            fence=None,
+            fence=fence or None,
             copies=submission.copies,
             verdict=submission.verdict,
         )

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from relay.lanes import Ask, Effect, Go, Rest, Sleep, TurnAway
+from relay.lanes import Ask, Effect, Go, Pass, Rest, Sleep, TurnAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay.errors import Refusal
     from relay.lanes import Lane, LaneBook, Reading, Ticket
+    from relay.lease import Tier
     from relay.tasks import TaskOwner
 
 T = TypeVar("T")
@@ -47,14 +48,23 @@ class Turns(Generic[T]):
     """Runs the lanes of a book."""
 
     def __init__(
-        self, book: LaneBook[T], work: Work[T], owner: TaskOwner, report: Callable[[str, BaseException], None],
+        self,
+        book: LaneBook[T],
+        work: Work[T],
+        owner: TaskOwner,
+        report: Callable[[str, BaseException], None],
         clock: Callable[[], float],
-    ) -> None:  # fmt: skip
+        *,
+        tier: Tier | None = None,
+    ) -> None:
         self._book = book
         self._work = work
         self._owner = owner
         self._report = report
         self._clock = clock
+        self._tier = tier
+        if tier is not None:
+            tier.wake, tier.wake_all = self.wake, self.wake_all
         self.running = 0
 
     def wake(self, lane: Lane[T]) -> None:
@@ -65,6 +75,11 @@ class Turns(Generic[T]):
             self._owner.start("lane", self._run(lane, runner))
         else:
             runner.wake()
+
+    def wake_all(self) -> None:
+        """Something happened that concerns every lane."""
+        for lane in self._book.busy_lanes():
+            self.wake(lane)
 
     async def sweep_forever(self) -> None:
         """Turn overdue tickets away, whoever holds their lane."""
@@ -88,7 +103,9 @@ class Turns(Generic[T]):
 
     async def _run(self, lane: Lane[T], runner: _Runner) -> None:
         while True:
-            step = lane.decide(self._clock())
+            step = lane.decide(now := self._clock())
+            if self._tier is not None:
+                step = self._tier.screen(lane, step, now)
             match step:
                 case Go(ticket):
                     lane.granted(ticket)
@@ -100,6 +117,8 @@ class Turns(Generic[T]):
                     self._turn_away(step)
                 case Sleep(until):
                     await runner.sleep(until, self._clock)
+                case Pass():
+                    await runner.sleep(None, self._clock)
                 case Rest():
                     # No await between the lane's word that it is empty and its leaving the busy ones.
                     lane.runner = None
@@ -108,6 +127,8 @@ class Turns(Generic[T]):
 
     async def _turn(self, lane: Lane[T], ticket: Ticket[T]) -> Effect:
         self.running += 1
+        if self._tier is not None:
+            self._tier.begins(lane)
         try:
             return await self._work.settle(lane, ticket)
         except Exception as error:  # noqa: BLE001 - a fault in one turn must not end the lane
@@ -115,6 +136,8 @@ class Turns(Generic[T]):
             return Effect.DOUBTFUL
         finally:
             self.running -= 1
+            if self._tier is not None:
+                self._tier.ends(lane)
 
     async def _read(self, lane: Lane[T], reading: Reading[T]) -> None:
         pending = None

@@ -23,8 +23,8 @@ T = TypeVar("T")
 class LaneBook(Generic[T]):
     """All lanes: busy ones for as long as they are, idle ones in an LRU."""
 
-    def __init__(self, ordering: Ordering) -> None:
-        self.rules = Rules.of(ordering)
+    def __init__(self, ordering: Ordering, *, shared: bool = False) -> None:
+        self.rules = Rules.of(ordering, shared=shared)
         self._max_senders = ordering.max_senders
         self._busy: dict[bytes, Lane[T]] = {}
         self._idle: OrderedDict[bytes, Lane[T]] = OrderedDict()

@@ -22,7 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from relay import errors
-from relay.lanes.steps import ASK, REST, SLEEP, Effect, Go, Reading, Sleep, Ticket, TurnAway
+from relay.lanes.steps import ASK, REST, SLEEP, Effect, Go, Pass, Reading, Sleep, Ticket, TurnAway
 
 if TYPE_CHECKING:
     from relay.errors import Refusal
@@ -84,11 +84,12 @@ _IDLE: Final[_Moment[Any]] = _Moment()
 class Lane(Generic[T]):
     """One sender's tickets. Mutable; touched only from the event loop's thread."""
 
-    __slots__ = ("_moment", "_next", "_rules", "key", "runner")
+    __slots__ = ("_moment", "_next", "_rules", "fence", "key", "runner")
 
     def __init__(self, key: bytes, rules: Rules) -> None:
         self.key = key
         self.runner: Any = None
+        self.fence = 0
         self._rules = rules
         self._next: int | None = None
         self._moment: _Moment[T] = _IDLE
@@ -108,6 +109,22 @@ class Lane(Generic[T]):
     def waiting(self) -> int:
         """Tickets without a turn, unproven ones included."""
         return len(self._moment.ready) + len(self._moment.unproven)
+
+    @property
+    def head(self) -> int | None:
+        """The lowest nonce that wants a turn; among unproven ones only while nothing is known of the lane."""
+        moment = self._moment
+        if moment.ready:
+            return moment.ready[0].nonce
+        if self._next is None and moment.unproven:
+            return min(ticket.nonce for ticket in moment.unproven)
+        return None
+
+    @property
+    def in_doubt(self) -> bool:
+        """``next`` is not known, and can still be asked for."""
+        moment = self._moment
+        return self._rules.by_nonce and self._next is None and (moment.reading is not None or not moment.blind)
 
     def join(self, submission: T, nonce: int, now: float, number: int) -> Ticket[T] | Refusal:
         """Take a ticket. Synchronous: the caller has not awaited anything since the request was complete."""
@@ -160,6 +177,8 @@ class Lane(Generic[T]):
             moment.blind = False
             if moment.reading:
                 moment.reading.void = True
+        elif effect is Effect.WITHHELD:
+            self._return(ticket)
         elif effect is Effect.ACCEPTED and ticket.nonce == self._next:
             self._rise(ticket.nonce + 1, now)
 
@@ -184,6 +203,25 @@ class Lane(Generic[T]):
             if pending is not None:
                 self._learn(pending, now)
         return self._admit([ticket for ticket in reading.judged if ticket.waiting])
+
+    def learn(self, next_: int, now: float) -> bool:
+        """Another instance knows ``next_``. Says whether that is news. Not while `in_doubt`."""
+        if not self._rules.by_nonce or (self._next is not None and next_ <= self._next):
+            return False
+        self._awake()
+        self._rise(next_, now)
+        return True
+
+    def pass_gap(self) -> Go[T] | TurnAway[T]:
+        """The gap below the head is passed, for all that waits above it: forwarded, or refused."""
+        moment = self._moment
+        moment.gap = False
+        if self._rules.forward_gaps:
+            moment.open_to = moment.ready[-1].nonce
+            self._rules.gaps.forwarded += 1
+            return Go(moment.ready[0])
+        self._rules.gaps.refused += 1
+        return self._refuse_gap()
 
     def withdraw(self, ticket: Ticket[T]) -> None:
         """``ticket`` leaves without a turn: its nonce is spent, or the instance drains."""
@@ -246,13 +284,7 @@ class Lane(Generic[T]):
             return SLEEP
         if moment.confirmed < passes:
             return ASK
-        moment.gap = False
-        if self._rules.forward_gaps:
-            moment.open_to = moment.ready[-1].nonce
-            self._rules.gaps.forwarded += 1
-            return Go(head)
-        self._rules.gaps.refused += 1
-        return self._refuse_gap()
+        return Pass(head) if self._rules.shared else self.pass_gap()
 
     def _refuse_gap(self) -> TurnAway[T]:
         assert self._next is not None
@@ -280,6 +312,13 @@ class Lane(Generic[T]):
 
     def _insert(self, ticket: Ticket[T]) -> None:
         insort(self._moment.ready, ticket, key=self._rules.sort_key)
+
+    def _return(self, ticket: Ticket[T]) -> None:
+        """Its turn came to nothing: it waits on, by the limits of its arrival."""
+        ticket.waiting = True
+        self._insert(ticket)
+        if ticket not in self._moment.arrivals:
+            self._moment.arrivals.appendleft(ticket)
 
     def _admit(self, proven: list[Ticket[T]]) -> TurnAway[T] | None:
         """Unproven tickets become proven; the newest ones above ``max_queue`` find no room."""

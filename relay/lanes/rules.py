@@ -31,13 +31,14 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`[ordering]` as lanes use it."""
+    """`[ordering]` as lanes use it. ``shared``: other instances have lanes of the same senders."""
 
     by_nonce: bool
     window_s: float
     forward_gaps: bool
     max_queue: int
     wait_s: float
+    shared: bool = False
     gaps: Gaps = field(default_factory=Gaps, compare=False)
 
     @property
@@ -46,7 +47,7 @@ class Rules:
         return _BY_NONCE if self.by_nonce else _BY_ARRIVAL
 
     @classmethod
-    def of(cls, ordering: Ordering) -> Rules:
+    def of(cls, ordering: Ordering, *, shared: bool = False) -> Rules:
         """The rules that the settings ask for."""
         return cls(
             by_nonce=ordering.order == "nonce",
@@ -54,4 +55,5 @@ class Rules:
             forward_gaps=ordering.on_gap == "forward",
             max_queue=ordering.max_queue,
             wait_s=ordering.max_wait_s * WAIT_SHARE,
+            shared=shared,
         )

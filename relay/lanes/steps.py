@@ -40,6 +40,8 @@ class Effect(Enum):
     """The node refused it for a reason that says nothing about nonces, or nothing was sent."""
     DOUBTFUL = "doubtful"
     """A refusal about the nonce, or an unknown outcome: ``next`` is read afresh."""
+    WITHHELD = "withheld"
+    """Nothing was sent, for the lane is another instance's by now: the ticket waits again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,18 @@ class TurnAway(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Pass(Generic[T]):
+    """This ticket has waited out the gap below it; whether it passes is for all instances to say (`Lane.pass_gap`)."""
+
+    ticket: Ticket[T]
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """The lane is empty."""
 
 
-Step = Go[T] | Ask | Sleep | TurnAway[T] | Rest
+Step = Go[T] | Ask | Sleep | TurnAway[T] | Pass[T] | Rest
 
 REST: Final = Rest()
 ASK: Final = Ask()

@@ -4,3 +4,7 @@ Job: order between instances. The scripts beside this file decide, atomically; `
 `tenure` carries out what it says; `store` and `listener` own the client library.
 Must not know: transactions, the upstream, how turns are taken.
 """
+
+from relay.lease.tier import Permit, Tier
+
+__all__ = ["Permit", "Tier"]

@@ -214,13 +214,13 @@ class Keeper:
     def _enter(self, need: Need) -> Enter:
         self.state = State.ENTERING
         self._stray = False
-        self._told = (need, self.known)
+        self._told = (need, self._next())
         return Enter(next(self._numbers), self._place(need), self._next(), need.gap, self.seen)
 
     def _leave(self, need: Need | None) -> Leave:
         self.state = State.LEAVING
-        self._told = (need, self.known) if need else None
         known = self._next()
+        self._told = (need, known) if need else None
         return Leave(next(self._numbers), self.fence, known, self._place(need) if need else NOBODY, known)
 
     def _give_back(self) -> Leave:
@@ -235,7 +235,8 @@ class Keeper:
         return 0 if self._timing.by_arrival else need.head
 
     def _next(self) -> int:
-        return UNKNOWN if self._timing.by_arrival else self.known
+        """The next nonce, by what the lane knows and by what the server told that the lane has not taken in yet."""
+        return UNKNOWN if self._timing.by_arrival else max(self.known, self.heard)
 
     # What the server says.
 
@@ -361,7 +362,8 @@ class Keeper:
         return self._timing.poll_s * (0.8 + 0.4 * self._jitter())
 
     def _reaches(self, nonce: int) -> bool:
-        return self._timing.by_arrival or self.known == UNKNOWN or nonce <= self.known or nonce == self._opened
+        known = self._next()
+        return known == UNKNOWN or nonce <= known or nonce == self._opened
 
     def _yields(self, nonce: int, now: float) -> bool:
         if self._wanted == NOBODY:
@@ -376,4 +378,4 @@ class Keeper:
             return True
         told, known = self._told
         moved = self._place(need) != self._place(told)
-        return moved or (need.gap and not told.gap) or known < need.head <= self.known
+        return moved or (need.gap and not told.gap) or known < need.head <= self._next()

@@ -40,8 +40,6 @@ MAX_PIPELINE: Final = 128
 PROBE_S: Final = 0.5
 PROBE_TTL_MS: Final = 5000
 
-REASONS: Final = ("timeout", "connection", "readonly", "oom", "auth", "loading", "cluster", "busy", "other")
-
 _BY_TYPE: Final[Sequence[tuple[type[BaseException], str]]] = (
     (TimeoutError, "timeout"),
     (exceptions.TimeoutError, "timeout"),
@@ -71,7 +69,7 @@ _WORD: Final = re.compile(rf"\b({'|'.join(_BY_WORD)})\b")
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """No answer, and none to be had for now. ``reason`` is one of `REASONS`."""
+    """No answer, and none to be had for now. ``reason`` is a label of the metric."""
 
     reason: str
     detail: str

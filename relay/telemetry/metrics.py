@@ -150,7 +150,9 @@ class Histogram(_Family):
         return family
 
 
-REFUSALS: Final = ("queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "nonce_gap", "draining")
+REFUSALS: Final = ("queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "ordering_unavailable", "nonce_gap", "draining")
+TIERS: Final = ("local", "redis")
+REDIS_REASONS: Final = ("timeout", "connection", "readonly", "oom", "auth", "loading", "cluster", "busy", "other")
 DISPOSITIONS: Final = (
     "accepted",
     "in_pool",
@@ -178,8 +180,8 @@ class Metrics:
             outcome=("answered", "failed", "gone"),
         )
         self.connections = Gauge("connections", "Open client connections.", way=("http", "websocket"))
-        self.lane_wait = Histogram("lane_wait_seconds", "From ticket to turn.", tier=("local",))
-        self.lane_hold = Histogram("lane_hold_seconds", "From turn to release.", tier=("local",))
+        self.lane_wait = Histogram("lane_wait_seconds", "From ticket to turn.", tier=TIERS)
+        self.lane_hold = Histogram("lane_hold_seconds", "From turn to release.", tier=TIERS)
         self.lanes = Gauge("lanes", "Lanes kept, by state.", state=("idle", "busy"))
         self.waiting = Gauge("submissions_waiting", "Tickets that wait for their turn.")
         self.running = Gauge("submissions_running", "Submissions that hold their lane.")
@@ -211,6 +213,17 @@ class Metrics:
         self.upstream_connections = Gauge(
             "upstream_connections", "Connections to the upstream, by state.", state=("idle", "busy", "opening")
         )
+        self.lease_acquisitions = Counter(
+            "lease_acquisitions_total",
+            "Leases taken: asked for, pushed by another instance, or kept at once after leaving.",
+            way=("entered", "pushed", "kept"),
+        )
+        self.lost_leases = Counter("lost_leases_total", "Leases that ended while they were held.")
+        self.withheld_writes = Counter("withheld_writes_total", "Writes that were not made, for want of the lease.")
+        self.handoff = Histogram("handoff_seconds", "From a pushed lease's arrival to the first write under it.")
+        self.leases = Gauge("lanes_shared", "Lanes that want or hold a lease.")
+        self.redis_degraded = Gauge("redis_degraded", "1 while Redis is configured and gone.")
+        self.redis_errors = Counter("redis_errors_total", "Commands to Redis that failed.", reason=REDIS_REASONS)
         self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
         self.faults = Counter("faults_total", "Faults of the relay itself; each is in the log.")
 

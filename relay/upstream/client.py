@@ -150,9 +150,16 @@ class UpstreamClient:
             False: metrics.upstream_time.cell("read"),
         }
 
-    async def post(self, body: bytes, timeout_s: float | None = None, *, submission: bool = False) -> Whole | Failure:
+    async def post(
+        self,
+        body: bytes,
+        timeout_s: float | None = None,
+        *,
+        submission: bool = False,
+        gate: Callable[[], bool] | None = None,
+    ) -> Whole | Failure:
         """Send ``body`` and wait for the whole answer, at most ``timeout_s`` (None: the configured bound)."""
-        return await self._exchange(body, timeout_s, keep=submission, reserved=submission)
+        return await self._exchange(body, timeout_s, keep=submission, reserved=submission, gate=gate)
 
     async def _exchange(
         self,
@@ -162,12 +169,15 @@ class UpstreamClient:
         keep: bool = False,
         reserved: bool = True,
         repeatable: Callable[[], bool] | None = None,
+        gate: Callable[[], bool] | None = None,
     ) -> Whole | Failure:
         """``keep``: not to be abandoned. ``reserved``: may use the connections kept for the lanes."""
         collector = Collector(asyncio.get_running_loop().create_future())
         began = self._clock()
         bound = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        exchange = self._sender.send(body, collector, timeout_s=bound, submission=reserved, repeatable=repeatable)
+        exchange = self._sender.send(
+            body, collector, timeout_s=bound, submission=reserved, repeatable=repeatable, before_write=gate
+        )
         if not collector.done.done():
             collector.exchange = exchange
         if not keep:
@@ -188,10 +198,15 @@ class UpstreamClient:
         for collector in tuple(self._waiting):
             collector.give_up(SHUT_DOWN)
 
-    async def submit(self, method: str, params: bytes, timeout_s: float) -> Attempt:
-        """One attempt to hand a submission to the node. ``params`` is a JSON text."""
+    async def submit(
+        self, method: str, params: bytes, timeout_s: float, gate: Callable[[], bool] | None = None
+    ) -> Attempt:
+        """One attempt to hand a submission to the node. ``params`` is a JSON text.
+
+        ``gate`` is asked at the moment of the write; if it says no, the attempt is `NotSent`.
+        """
         number = b"%d" % next(self._numbers)
-        end = await self.post(jsonrpc.call_text(number, method, params), timeout_s, submission=True)
+        end = await self.post(jsonrpc.call_text(number, method, params), timeout_s, submission=True, gate=gate)
         return _as_attempt(end, number)
 
     async def call(self, method: str, params: list[Any], timeout_s: float | None = None) -> Attempt:
