@@ -22,11 +22,12 @@ from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
 from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
-from tests.redis_server import RedisServer
 from tests.stand import signed, submission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests.redis_server import RedisServer
 
 STRICT = NodeSettings(delay_ms=(0.0, 10.0))
 

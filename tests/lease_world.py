@@ -209,8 +209,7 @@ class World:
 
     def _require(self, instance: Instance) -> None:
         keeper = instance.keeper
-        if keeper.heard > instance.known:
-            instance.known = keeper.heard
+        instance.known = max(instance.known, keeper.heard)
         if not instance.tickets:
             keeper.require(keeper.need if instance.turn else None, instance.known)
             return

@@ -9,7 +9,7 @@ import shutil
 import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from redis.asyncio import Redis
@@ -74,10 +74,10 @@ class RedisServer:
     async def start(self) -> None:
         """Start, or start again, with nothing kept."""
         options = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", "/tmp", *self._options)
-        if os.access(self._binary, os.X_OK):
-            command = [self._binary]
-        else:  # some installers lose the executable bit
-            command = ["/lib64/ld-linux-x86-64.so.2", self._binary]
+        loader = (
+            [] if os.access(self._binary, os.X_OK) else ["/lib64/ld-linux-x86-64.so.2"]
+        )  # the installer lost the bit
+        command = [*loader, self._binary]
         self._process = await asyncio.create_subprocess_exec(
             *command, *self._config, *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
@@ -87,6 +87,10 @@ class RedisServer:
             line = await self._process.stdout.readline()
             assert line, f"{self._binary} does not start: {told.decode()}"
             told += line
+
+    async def say(self, command: str) -> Any:
+        """Any command, as an operator types it."""
+        return await self.admin.execute_command(command)  # type: ignore[no-untyped-call] # the library's own
 
     def pause(self) -> None:
         """It accepts, and never answers."""

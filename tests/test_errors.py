@@ -20,6 +20,7 @@ PROMISED = {
     "waited_too_long": (-32005, 200),
     "at_capacity": (-32005, 200),
     "too_much_waiting": (-32005, 200),
+    "ordering_unavailable": (-32005, 200),
     "nonce_gap": (-32000, 200),
     "outcome_unknown": (-32040, 200),
     "internal": (-32603, 200),

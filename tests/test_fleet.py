@@ -71,12 +71,13 @@ async def test_a_burst_keeps_the_lease(server: RedisServer) -> None:
 async def test_redis_killed_in_mid_burst(server: RedisServer, count: int) -> None:
     """With "local" one instance goes on as if nothing had happened; of two everything is at least answered."""
     async with Fleet(count, server=server) as fleet:
-        bursting = asyncio.gather(fleet.burst(3, 60))
+        length = 60 if count == 1 else 20
+        bursting = asyncio.gather(fleet.burst(3, length))
         await fleet.node.until(lambda: fleet.node.arrivals.total >= 30)
         await server.kill()
         (answers,) = await bursting
 
-        assert len(answers) == 180
+        assert len(answers) == 3 * length
         if count == 1:
             assert refused(answers) == []
             fleet.assert_order()
@@ -282,7 +283,7 @@ async def test_prefixes_keep_deployments_apart(server: RedisServer) -> None:
     async with Fleet(1, server=server, redis={"prefix": "one"}) as one, Fleet(1, server=server) as other:
         assert refused([*await one.burst(1, 3), *await other.burst(1, 3)]) == []
         keys = await server.admin.keys("*")
-        assert {key.split(":")[0] for key in keys} == {"one", "relay"}
+        assert {str(key).split(":")[0] for key in keys} == {"one", "relay"}
         assert all([await server.admin.pttl(key) > 0 for key in keys])
 
 
@@ -300,7 +301,7 @@ async def back(fleet: Fleet) -> None:
     for relay in fleet.relays:
         assert relay.tier is not None
         while not relay.tier.store.up:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # noqa: ASYNC110 - whichever of its changes comes first
         await relay.tier._listener.listening.wait()
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CALM = {"arrive": 8, "undisturbed": 60, "act": 20, "serve": 40, "hear": 40, "push": 30, "send": 30, "tick": 30}
 FAULTS = {
-    "wait": 4, "pause": 4, "resume": 4, "lose_push": 3, "lose": 4, "lose_executed": 2, "repeat": 3, "late": 6, "crash": 1
+    "wait": 4, "pause": 4, "resume": 4,
+    "lose_push": 3, "lose": 4, "lose_executed": 2, "repeat": 3, "late": 6, "crash": 1
 }  # fmt: skip
 NONCES = 40
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 import pytest_asyncio
 
 from relay.lease import scripts
@@ -19,6 +16,12 @@ from relay.lease.protocol import Enter, Leave, Renew, Yours, read_answer, read_p
 from relay.lease.store import Down, Result, Store
 from relay.tasks import TaskOwner
 from tests.redis_server import SERVERS, RedisServer, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
 
 TIMEOUT_S = 0.2
 LANE = "relay:{1:0xaa}"
@@ -218,7 +221,7 @@ async def test_a_process_that_was_paused_does_not_take_itself_for_alone() -> Non
         renewed = asyncio.Event()
         me.store.renewed = renewed.set
         for number in range(1, 4):
-            saying = asyncio.get_running_loop().create_task(me.enter(number))  # noqa: TID251 - awaited below
+            saying = asyncio.get_running_loop().create_task(me.enter(number))
             for _ in range(4):
                 await asyncio.sleep(0)
             time.sleep(TIMEOUT_S * 1.5)  # noqa: ASYNC251 - the pause
@@ -299,9 +302,9 @@ async def test_in_a_cluster(tmp_path: Path) -> None:
     async with RedisServer(
         "valkey", "--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf")
     ) as server:
-        await server.admin.execute_command("CLUSTER ADDSLOTSRANGE 0 16383")
-        while (await server.admin.execute_command("CLUSTER INFO"))["cluster_state"] != "ok":
-            await asyncio.sleep(0.05)
+        await server.say("CLUSTER ADDSLOTSRANGE 0 16383")
+        while (await server.say("CLUSTER INFO"))["cluster_state"] != "ok":
+            await asyncio.sleep(0.05)  # noqa: ASYNC110 - another process's state
         url = f"redis+cluster://127.0.0.1:{server.port}"
         async with side(url, "a", 1.0) as a, side(url, "b", 1.0) as b, listening(b) as heard:
             lanes = [f"relay:{{1:0x{number:x}}}" for number in range(20)]
@@ -317,7 +320,7 @@ async def test_a_subscription_that_was_cut_comes_back_and_says_so(server: RedisS
     again = asyncio.Queue[None]()
     async with side(server.url) as me, listening(me, again) as heard:
         await again.get()
-        await server.admin.execute_command("CLIENT KILL TYPE pubsub")
+        await server.say("CLIENT KILL TYPE pubsub")
         await again.get()
         await server.admin.publish("relay:wake:me", "want x 1")
         assert await heard.get() == b"want x 1"

@@ -86,7 +86,7 @@ def test_a_histogram_counts_by_bucket_and_in_total() -> None:
     samples = {
         sample.labels.get("le", sample.name): sample.value
         for sample in scrape(metrics)
-        if sample.name.startswith("relay_lane_hold_seconds")
+        if sample.name.startswith("relay_lane_hold_seconds") and sample.labels["tier"] == "local"
     }
     assert samples["0.0005"] == 1
     assert samples["0.01"] == 2
