@@ -300,8 +300,8 @@ async def back(fleet: Fleet) -> None:
     """Wait until every instance has found the server again, for commands and pushes."""
     for relay in fleet.relays:
         assert relay.tier is not None
-        while not relay.tier.store.up:
-            await asyncio.sleep(0.02)  # noqa: ASYNC110 - whichever of its changes comes first
+        while not relay.tier.store.up:  # noqa: ASYNC110 - whichever of its changes comes first
+            await asyncio.sleep(0.02)
         await relay.tier._listener.listening.wait()
 
 

@@ -303,8 +303,8 @@ async def test_in_a_cluster(tmp_path: Path) -> None:
         "valkey", "--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf")
     ) as server:
         await server.say("CLUSTER ADDSLOTSRANGE 0 16383")
-        while (await server.say("CLUSTER INFO"))["cluster_state"] != "ok":
-            await asyncio.sleep(0.05)  # noqa: ASYNC110 - another process's state
+        while (await server.say("CLUSTER INFO"))["cluster_state"] != "ok":  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.05)
         url = f"redis+cluster://127.0.0.1:{server.port}"
         async with side(url, "a", 1.0) as a, side(url, "b", 1.0) as b, listening(b) as heard:
             lanes = [f"relay:{{1:0x{number:x}}}" for number in range(20)]

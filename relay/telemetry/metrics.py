@@ -150,7 +150,15 @@ class Histogram(_Family):
         return family
 
 
-REFUSALS: Final = ("queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "ordering_unavailable", "nonce_gap", "draining")
+REFUSALS: Final = (
+    "queue_full",
+    "waited_too_long",
+    "at_capacity",
+    "too_much_waiting",
+    "ordering_unavailable",
+    "nonce_gap",
+    "draining",
+)
 TIERS: Final = ("local", "redis")
 REDIS_REASONS: Final = ("timeout", "connection", "readonly", "oom", "auth", "loading", "cluster", "busy", "other")
 DISPOSITIONS: Final = (
