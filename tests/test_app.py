@@ -15,8 +15,10 @@ from relay import config
 from relay.app import Instance
 from relay.devnode import DevNode, NodeSettings
 from relay.devnode.faults import Hang
+from relay.devnode.keys import FUNDED
 from relay.telemetry.logs import Logs
 from relay.telemetry.metrics import Metrics
+from tests.redis_server import RedisServer
 from tests.stand import call, signed, submission
 
 if TYPE_CHECKING:
@@ -250,3 +252,35 @@ async def test_the_log_has_one_line_for_a_submission_and_no_raw_bytes(capfd: pyt
 
     assert [(line["nonce"], line["verdict"], line["copies"]) for line in ours] == [(0, "accepted", 0)]
     assert raw[2:] not in json.dumps(lines)
+
+
+async def test_an_instance_starts_without_redis_and_says_so() -> None:
+    """/readyz stays 200, for a 503 would take every instance out of the balancer; a gauge and the text tell."""
+    async with RedisServer() as server, running(redis={"url": server.url}) as relay:
+        assert (await relay.ready())[1]["checks"]["redis"]["detail"] == "one order over all instances"
+        await server.kill()
+        status, body = await relay.post(submission(signed(0)))
+        assert (status, "result" in body) == (200, True)
+        status, body = await relay.ready()
+        assert status == 200
+        assert body["checks"]["redis"]["detail"].startswith("Redis is gone (")
+        async with relay.client.get(relay.ops + "/metrics") as response:
+            assert "relay_redis_degraded 1.0" in await response.text()
+
+
+async def test_a_drain_releases_every_lease_with_nothing_in_flight() -> None:
+    """What is still at the node keeps its lane until the lease expires; what waits elsewhere need not wait for more."""
+    async with RedisServer() as server, running(server={"drain_s": 0.3}, redis={"url": server.url}) as relay:
+        relay.node.script.add(Hang(nonce=0, sender=FUNDED[0].address))
+        hanging = asyncio.gather(relay.post(submission(signed(0))))
+        await relay.node.until(lambda: relay.node.hanging == 1)
+        held = set(await server.admin.keys("*:lease"))
+        for who in (1, 2):
+            assert "result" in (await relay.post(submission(signed(0, who=who))))[1]
+
+        await relay.instance.drain()
+
+        assert set(await server.admin.keys("*:lease")) == held
+        assert len(held) == 1
+        ((_, body),) = await hanging
+        assert body["error"]["code"] == -32040

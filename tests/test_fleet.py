@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from relay.devnode.faults import Reset
 from relay.devnode.keys import FUNDED
+from relay.telemetry.metrics import Metrics
 from relay.upstream.accounts import Accounts
+from relay.upstream.client import UpstreamClient
 from tests.fleet import Fleet, refused
 from tests.redis_server import RedisServer
 from tests.stand import signed
@@ -34,6 +37,7 @@ async def test_many_instances_keep_one_order(server: RedisServer, count: int) ->
         assert refused(answers) == []
         fleet.assert_order()
         assert sum(relay.sent for relay in fleet.relays) < 1.3 * len(answers)
+        assert all(relay.metrics.withheld_writes.cell().n == 0 for relay in fleet.relays)
 
 
 async def test_without_redis_and_by_arrival_the_same_load_fails() -> None:
@@ -285,6 +289,51 @@ async def test_prefixes_keep_deployments_apart(server: RedisServer) -> None:
         keys = await server.admin.keys("*")
         assert {str(key).split(":")[0] for key in keys} == {"one", "relay"}
         assert all([await server.admin.pttl(key) > 0 for key in keys])
+
+
+async def test_without_the_lease_nothing_is_sent_again(server: RedisServer) -> None:
+    """The outcome is unknown and the lane has become another's: the hash is looked up, the bytes stay here (G9)."""
+    async with Fleet(1, server=server, lease_ms=150, redis={"timeout_ms": 37, "on_loss": "refuse"}) as fleet:
+        relay = fleet.relays[0]
+        fleet.node.script.add(Reset(times=1))
+        sending = asyncio.gather(relay.send(signed(0)))
+        await fleet.node.until(lambda: fleet.node.arrivals.total == 1)
+        lease = (await server.admin.keys("*:lease"))[0]
+        await server.admin.set(lease, "another 9999999999999999", px=60_000)
+        (answer,) = await sending
+        assert answer["error"]["code"] == -32040
+        assert fleet.node.arrivals.total == 1
+        assert relay.metrics.withheld_writes.cell().n > 0
+        assert await server.admin.get(lease) == "another 9999999999999999"
+
+
+async def test_with_the_lease_the_same_bytes_are_sent_again(server: RedisServer) -> None:
+    """The control: it is the lease that kept them back."""
+    async with Fleet(1, server=server) as fleet:
+        fleet.node.script.add(Reset(times=1))
+        assert "result" in await fleet.relays[0].send(signed(0))
+        assert fleet.node.arrivals.total == 2
+
+
+async def test_what_went_to_the_node_by_another_way_is_found(server: RedisServer) -> None:
+    """The shared next nonce lags behind: it is read, not guessed, and the window is not waited for."""
+    async with Fleet(2, server=server, ordering={"reorder_window_ms": 20_000}) as fleet:
+        assert refused(await fleet.burst(1, 2)) == []
+        past = UpstreamClient(fleet.relays[0].pool, Metrics(), 5)
+        for nonce in (2, 3):
+            await past.call("eth_sendRawTransaction", [signed(nonce)])
+        assert refused(await fleet.burst(1, 4, first=4)) == []
+
+
+async def test_a_node_that_lost_transactions_gets_them_again(server: RedisServer) -> None:
+    """The shared next nonce is too high: the refusal makes it doubtful, and it is read afresh under the lease."""
+    async with Fleet(2, server=server, ordering={"reorder_window_ms": 200}) as fleet:
+        assert refused(await fleet.burst(1, 4)) == []
+        fleet.node.reset()
+        assert "nonce" in (await fleet.relays[0].send(signed(4)))["error"]["message"]
+        assert refused([await fleet.relays[1].send(signed(nonce)) for nonce in range(3)]) == []
+        lane = await server.admin.hgetall("relay:{1337:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266}:lane")
+        assert int(lane["n"]) in (3, 4)
 
 
 async def left(fleet: Fleet) -> None:

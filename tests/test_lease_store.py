@@ -215,6 +215,18 @@ async def test_a_server_that_stops_for_a_moment_is_not_gone() -> None:
         assert me.store.up
 
 
+async def test_answers_find_their_commands_after_a_time_out_in_a_pipeline() -> None:
+    """A connection with answers under way is never used again: every lane hears its own."""
+    async with RedisServer() as server, side(server.url, timeout_s=0.3) as me:
+        lanes = [f"relay:{{1:0x{number:x}}}" for number in range(30)]
+        await asyncio.gather(*(me.enter(1, lane=lane) for lane in lanes))
+        server.pause()
+        asyncio.get_running_loop().call_later(0.45, server.resume)
+        answers = await asyncio.gather(*(me.enter(2, head=9, lane=lane) for lane in lanes))
+        held = [await server.admin.get(f"{lane}:lease") for lane in lanes]
+        assert held == [f"me {answer.fence}" for answer in answers]
+
+
 async def test_a_process_that_was_paused_does_not_take_itself_for_alone() -> None:
     """Its command is past the time-out, and its answer has arrived long ago."""
     async with RedisServer() as server, side(server.url) as me:

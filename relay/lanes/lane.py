@@ -267,7 +267,11 @@ class Lane(Generic[T]):
         if self._next is None:
             return not moment.blind
         head = moment.ready[0] if moment.ready else None
-        return head is not None and not self._may_go(head) and moment.asked_next != self._next
+        if head is None or self._may_go(head):
+            return False
+        # Where the lane is shared, who holds it tells of each step of `next`: asking at each would cost a read for each
+        # transaction of a burst. What came to the node by other ways is found once for each head, and at the window.
+        return moment.confirmed < head.arrived if self._rules.shared else moment.asked_next != self._next
 
     def _at_gap(self, head: Ticket[T], now: float) -> Step[T]:
         """``head`` waits above a gap.

@@ -201,5 +201,15 @@ def lane_name(key: bytes) -> str:
     return f"{int.from_bytes(key[20:], 'big')}:0x{key[:20].hex()}"
 
 
+def lane_of(name: str) -> bytes | None:
+    """The key of a lane's name."""
+    chain, _, sender = name.partition(":0x")
+    try:
+        number, address = int(chain), bytes.fromhex(sender)
+    except ValueError:
+        return None
+    return address + number.to_bytes((number.bit_length() + 7) // 8, "big") if number >= 0 else None
+
+
 def _clamped(nonce: int) -> int:
     return min(nonce, _EXACT)

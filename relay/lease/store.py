@@ -193,11 +193,7 @@ class Store:
                 lost = [n for n, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
                 for number in lost:
                     replies[number] = await self._eval(jobs[number])
-        except (
-            exceptions.RedisError,
-            exceptions.RedisClusterException,
-            OSError,
-        ) as error:  # TimeoutError is an OSError
+        except Exception as error:  # noqa: BLE001 - whatever the library raises, somebody waits for an answer
             return [self._down(error)] * len(jobs)
         return [self._down(reply) if isinstance(reply, Exception) else reply for reply in replies]
 

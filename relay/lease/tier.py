@@ -22,7 +22,7 @@ from relay.lease import scripts
 from relay.lease.keeper import Timing
 from relay.lease.listener import Listener
 from relay.lease.places import Place
-from relay.lease.protocol import Enter, Leave, Renew, lane_name, read_push
+from relay.lease.protocol import Enter, Leave, Renew, lane_name, lane_of, read_push
 from relay.lease.store import Store
 from relay.lease.tenure import Tenure
 from relay.tasks import TaskOwner
@@ -210,13 +210,11 @@ class Tier:
         self._forgotten.set()
 
     def _heard(self, text: bytes) -> None:
-        read = read_push(text)
-        if read is None:
+        if (read := read_push(text)) is None:
             return
         name, push = read
-        chain, _, sender = name.partition(":0x")
-        number = int(chain)
-        key = bytes.fromhex(sender) + number.to_bytes((number.bit_length() + 7) // 8, "big")
+        if (key := lane_of(name)) is None:
+            return
         tenure = self._tenures.get(key)
         if tenure is None:
             tenure = self._tenures[key] = Tenure(self, None, key)
