@@ -6,10 +6,13 @@ Each `Relay` builds the rooms below the router as `relay.app` does. Keys and cha
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import random
 import time
 from typing import TYPE_CHECKING, Any, Self
+
+import uvloop
 
 from relay import config
 from relay.devnode import DevNode, NodeSettings
@@ -22,12 +25,11 @@ from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
 from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
+from tests.redis_server import RedisServer
 from tests.stand import signed, submission
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.redis_server import RedisServer
+    from collections.abc import Callable, Coroutine, Mapping
 
 STRICT = NodeSettings(delay_ms=(0.0, 10.0))
 
@@ -155,3 +157,21 @@ def order(first: int, count: int, swap: bool, randomly: random.Random) -> list[i
 def refused(answers: list[Any]) -> list[Any]:
     """The answers that are errors."""
     return [answer["error"] for answer in answers if "error" in answer]
+
+
+def over_a_server(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run ``test`` on the loop that relays use, with a server of its own as its first argument."""
+
+    async def served(**fixtures: Any) -> None:
+        async with RedisServer() as server:
+            await test(server, **fixtures)
+
+    def run(**fixtures: Any) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(served(**fixtures), 60))
+
+    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+    signature = inspect.signature(test)
+    rest = list(signature.parameters.values())[1:]
+    run.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined] # what pytest reads
+    return run

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from relay.devnode.faults import Reset
 from relay.devnode.keys import FUNDED
 from relay.telemetry.metrics import Metrics
 from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
-from tests.fleet import Fleet, refused
+from tests.fleet import Fleet, over_a_server, refused
 from tests.redis_server import RedisServer
 from tests.stand import signed
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[RedisServer]:
-    """One for each test."""
-    async with RedisServer() as running:
-        yield running
-
 
 @pytest.mark.parametrize("count", [2, 4])
+@over_a_server
 async def test_many_instances_keep_one_order(server: RedisServer, count: int) -> None:
     """Three senders' bursts, neighbours swapped, round robin: nothing refused, nothing overtakes, never two at once."""
     async with Fleet(count, server=server) as fleet:
@@ -48,6 +38,7 @@ async def test_without_redis_and_by_arrival_the_same_load_fails() -> None:
         assert fleet.node.arrivals.overlaps > 0
 
 
+@over_a_server
 async def test_alone_a_transaction_costs_two_commands(server: RedisServer) -> None:
     """One to take the lane, one to leave it; leaving is not waited for."""
     async with Fleet(1, server=server) as fleet:
@@ -61,6 +52,7 @@ async def test_alone_a_transaction_costs_two_commands(server: RedisServer) -> No
         assert relay.sent - before == 40
 
 
+@over_a_server
 async def test_a_burst_keeps_the_lease(server: RedisServer) -> None:
     """At most 0.2 commands a transaction."""
     async with Fleet(1, server=server) as fleet:
@@ -72,6 +64,7 @@ async def test_a_burst_keeps_the_lease(server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
+@over_a_server
 async def test_redis_killed_in_mid_burst(server: RedisServer, count: int) -> None:
     """With "local" one instance goes on as if nothing had happened; of two everything is at least answered."""
     async with Fleet(count, server=server) as fleet:
@@ -97,6 +90,7 @@ async def test_redis_killed_in_mid_burst(server: RedisServer, count: int) -> Non
         fleet.assert_order()
 
 
+@over_a_server
 async def test_refuse_refuses_at_once_and_heals(server: RedisServer) -> None:
     """Without the server nothing is sent; what meets the failure waits two time-outs, later ones nothing."""
     async with Fleet(2, server=server, redis={"on_loss": "refuse"}) as fleet:
@@ -118,6 +112,7 @@ async def test_refuse_refuses_at_once_and_heals(server: RedisServer) -> None:
         fleet.assert_order()
 
 
+@over_a_server
 async def test_flushed_in_mid_burst(server: RedisServer) -> None:
     """Two may hold a lane until the older one's next command; nothing hangs, and order is whole again afterwards."""
     async with Fleet(2, server=server) as fleet:
@@ -132,6 +127,7 @@ async def test_flushed_in_mid_burst(server: RedisServer) -> None:
         fleet.assert_order()
 
 
+@over_a_server
 async def test_scripts_flushed_in_mid_burst(server: RedisServer) -> None:
     """Nobody notices."""
     async with Fleet(2, server=server) as fleet:
@@ -144,6 +140,7 @@ async def test_scripts_flushed_in_mid_burst(server: RedisServer) -> None:
         fleet.assert_order()
 
 
+@over_a_server
 async def test_memory_full_in_mid_burst(server: RedisServer) -> None:
     """A held lane can be left, and is handed on; whoever finds a free lane and cannot take it goes by the policy."""
     async with Fleet(1, server=server) as fleet:
@@ -158,6 +155,7 @@ async def test_memory_full_in_mid_burst(server: RedisServer) -> None:
         await back(fleet)
 
 
+@over_a_server
 async def test_read_only_in_mid_burst(server: RedisServer) -> None:
     """A failover that leaves us with a replica: gone, by the policy, and back when it is a master."""
     async with Fleet(1, server=server) as fleet:
@@ -173,6 +171,7 @@ async def test_read_only_in_mid_burst(server: RedisServer) -> None:
         assert refused(await fleet.burst(3, 20, first=80)) == []
 
 
+@over_a_server
 async def test_a_server_that_stops_for_a_moment_costs_no_order(server: RedisServer) -> None:
     """Within two time-outs it does not count as gone."""
     async with Fleet(2, server=server, redis={"timeout_ms": 400}) as fleet:
@@ -203,6 +202,7 @@ async def test_dead_at_start_it_is_used_when_it_comes() -> None:
     await server.kill()
 
 
+@over_a_server
 async def test_a_dead_holder_costs_a_lane_one_lease(server: RedisServer) -> None:
     """It is gone without a word; its successor waits for the lease to expire, not longer."""
     async with Fleet(2, server=server, lease_ms=1000) as fleet:
@@ -217,6 +217,7 @@ async def test_a_dead_holder_costs_a_lane_one_lease(server: RedisServer) -> None
         assert 0.8 < loop.time() - began < 1.3
 
 
+@over_a_server
 async def test_a_lease_that_ran_out_lets_nothing_out(server: RedisServer) -> None:
     """The holder was paused past its deadline between its turn's begin and the write: nothing leaves, it rejoins."""
     async with Fleet(1, server=server) as fleet:
@@ -240,6 +241,7 @@ async def test_a_lease_that_ran_out_lets_nothing_out(server: RedisServer) -> Non
         assert fleet.node.arrivals.total == 1
 
 
+@over_a_server
 async def test_a_hole_costs_one_window_for_the_whole_queue(server: RedisServer) -> None:
     """Nonce 0 never comes: all that waits above it, on both instances, goes after one window, in nonce order."""
     ordering = {"reorder_window_ms": 300, "on_gap": "refuse"}
@@ -252,6 +254,7 @@ async def test_a_hole_costs_one_window_for_the_whole_queue(server: RedisServer) 
         assert loop.time() - began < 2.5
 
 
+@over_a_server
 async def test_who_is_above_a_gap_waits_for_those_elsewhere(server: RedisServer) -> None:
     """A = {0–9, 50}, B = {10–49} with a slow node: 50 waits for the forty elsewhere."""
     async with Fleet(2, server=server, ordering={"reorder_window_ms": 250}) as fleet:
@@ -262,6 +265,7 @@ async def test_who_is_above_a_gap_waits_for_those_elsewhere(server: RedisServer)
         fleet.assert_order()
 
 
+@over_a_server
 async def test_every_push_lost_costs_polls_not_order(server: RedisServer) -> None:
     """Without a listener each hand-off waits for a poll."""
     async with Fleet(2, server=server) as fleet:
@@ -274,6 +278,7 @@ async def test_every_push_lost_costs_polls_not_order(server: RedisServer) -> Non
         fleet.assert_order()
 
 
+@over_a_server
 async def test_by_arrival_a_lane_goes_round(server: RedisServer) -> None:
     """After sixteen sends or a quarter of a second the holder yields; never two at once."""
     async with Fleet(2, server=server, ordering={"order": "arrival"}) as fleet:
@@ -282,6 +287,7 @@ async def test_by_arrival_a_lane_goes_round(server: RedisServer) -> None:
         assert all(relay.metrics.lease_acquisitions.collect() for relay in fleet.relays)
 
 
+@over_a_server
 async def test_prefixes_keep_deployments_apart(server: RedisServer) -> None:
     """Keys and channels of two deployments on one server have nothing in common."""
     async with Fleet(1, server=server, redis={"prefix": "one"}) as one, Fleet(1, server=server) as other:
@@ -291,6 +297,7 @@ async def test_prefixes_keep_deployments_apart(server: RedisServer) -> None:
         assert all([await server.admin.pttl(key) > 0 for key in keys])
 
 
+@over_a_server
 async def test_without_the_lease_nothing_is_sent_again(server: RedisServer) -> None:
     """The outcome is unknown and the lane has become another's: the hash is looked up, the bytes stay here (G9)."""
     async with Fleet(1, server=server, lease_ms=150, redis={"timeout_ms": 37, "on_loss": "refuse"}) as fleet:
@@ -307,6 +314,7 @@ async def test_without_the_lease_nothing_is_sent_again(server: RedisServer) -> N
         assert await server.admin.get(lease) == "another 9999999999999999"
 
 
+@over_a_server
 async def test_with_the_lease_the_same_bytes_are_sent_again(server: RedisServer) -> None:
     """The control: it is the lease that kept them back."""
     async with Fleet(1, server=server) as fleet:
@@ -315,6 +323,7 @@ async def test_with_the_lease_the_same_bytes_are_sent_again(server: RedisServer)
         assert fleet.node.arrivals.total == 2
 
 
+@over_a_server
 async def test_what_went_to_the_node_by_another_way_is_found(server: RedisServer) -> None:
     """The shared next nonce lags behind: it is read, not guessed, and the window is not waited for."""
     async with Fleet(2, server=server, ordering={"reorder_window_ms": 20_000}) as fleet:
@@ -325,6 +334,7 @@ async def test_what_went_to_the_node_by_another_way_is_found(server: RedisServer
         assert refused(await fleet.burst(1, 4, first=4)) == []
 
 
+@over_a_server
 async def test_a_node_that_lost_transactions_gets_them_again(server: RedisServer) -> None:
     """The shared next nonce is too high: the refusal makes it doubtful, and it is read afresh under the lease."""
     async with Fleet(2, server=server, ordering={"reorder_window_ms": 200}) as fleet:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Tenure:
     """See the module. ``lane`` is None for what is pushed about a lane that nobody here knows any more."""
 
-    __slots__ = ("_handed", "_over", "_tier", "_timer", "keeper", "key", "lane")
+    __slots__ = ("_due", "_handed", "_over", "_tier", "_timer", "keeper", "key", "lane")
 
     def __init__(self, tier: Tier, lane: Lane[Any] | None, key: bytes = b"") -> None:
         self._tier = tier
@@ -35,6 +35,7 @@ class Tenure:
         self.key = lane.key if lane is not None else key
         self.keeper = Keeper(tier.timing, tier.numbers, random.random, lane.fence if lane is not None else 0)
         self._timer: asyncio.TimerHandle | None = None
+        self._due = NEVER
         self._handed: float | None = None
         self._over = False
 
@@ -157,11 +158,10 @@ class Tenure:
         due = self.keeper.due
         if due == NEVER:
             return  # one that is set already only looks, and finds nothing
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(0.0, due - self._tier.clock())
-        if self._timer is None or self._timer.when() > at:
+        if self._timer is None or self._due > due:
             self.cancel()
-            self._timer = loop.call_at(at, self._fire)
+            self._due = due
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - self._tier.clock()), self._fire)
 
     def _fire(self) -> None:
         self._timer = None
