@@ -26,7 +26,6 @@ from relay.config import address, doubts, masked
 from relay.errors import Fault
 from relay.ingress.http import HttpServer
 from relay.ingress.websocket import WebSocketServer
-from relay.lease import Tier
 from relay.ops import OpsServer
 from relay.router import Router
 from relay.submit import Submitter
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from relay.config import Settings
+    from relay.lease import Tier
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Instance:
         self._pool = Pool(settings.upstream, metrics, logs.report, clock=clock)
         client = UpstreamClient(self._pool, metrics, settings.upstream.timeout_s, clock)
         self._identity = Identity(client, settings.prechecks)
-        self._tier = Tier(settings, metrics, logs.report) if settings.redis.url else None
+        self._tier = _tier(settings, metrics, logs.report)
         self.submitter = Submitter(
             settings=settings,
             client=client,
@@ -177,6 +177,15 @@ class Instance:
         metrics.gaps.count_from(lambda: gaps.filled, "filled")
         metrics.gaps.count_from(lambda: gaps.forwarded, "forwarded")
         metrics.gaps.count_from(lambda: gaps.refused, "refused")
+
+
+def _tier(settings: Settings, metrics: Metrics, report: Callable[[str, BaseException], None]) -> Tier | None:
+    """The order between instances, if there is to be one: without it the client library is not even loaded."""
+    if not settings.redis.url:
+        return None
+    from relay.lease import Tier  # noqa: PLC0415 - as above
+
+    return Tier(settings, metrics, report)
 
 
 async def run(settings: Settings, announce: Callable[[Addresses], None]) -> int:

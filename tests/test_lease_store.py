@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_asyncio
@@ -19,7 +21,6 @@ from tests.redis_server import SERVERS, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     import pytest
 
@@ -285,6 +286,21 @@ async def test_a_wrong_password_is_said_to_be_one() -> None:
             assert me.store.trouble.reason == "auth"
         async with side(server.url.replace("//", "//:secret@")) as me:
             assert me.store.up
+
+
+async def test_the_rights_that_the_documentation_names_are_enough(server: RedisServer) -> None:
+    """An ACL that gives the relay its own keys and channels, and only the commands it needs."""
+    text = (Path(__file__).parents[1] / "docs" / "instances.md").read_text("utf-8")
+    rights = " ".join(re.findall(r"[+~&][a-z@:*]+", text))
+    await server.say(f"ACL SETUSER relay on >secret resetchannels {rights}")
+    url = server.url.replace("//", "//relay:secret@")
+    async with side(url, "a") as a, side(url, "b") as b, listening(b) as heard:
+        lease = await a.enter(1)
+        await b.enter(1, 1)
+        await server.admin.script_flush()
+        await a.leave(2, lease.fence, 1)
+        assert (await heard.get()).startswith(b"grant ")
+        assert a.counted == b.counted == []
 
 
 async def test_over_a_unix_socket(tmp_path: Path) -> None:
