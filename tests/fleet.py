@@ -111,7 +111,8 @@ class Fleet:
         self.count = count
         self.node = DevNode(node)
         self.server = server
-        redis = {"url": server.url, "lease_ms": lease_ms} if server else {}
+        patient = {"timeout_ms": min(500, lease_ms // 4)}  # a busy machine is no dead server
+        redis = {"url": server.url, "lease_ms": lease_ms, **patient} if server else {}
         self.tables: dict[str, Mapping[str, Any]] = {**tables, "redis": {**redis, **tables.get("redis", {})}}
         self.relays: list[Relay] = []
 

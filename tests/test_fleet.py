@@ -21,7 +21,8 @@ from tests.stand import signed
 @over_a_server
 async def test_many_instances_keep_one_order(server: RedisServer, count: int) -> None:
     """Three senders' bursts, neighbours swapped, round robin: nothing refused, nothing overtakes, never two at once."""
-    async with Fleet(count, server=server) as fleet:
+    patient = {"reorder_window_ms": 5000}
+    async with Fleet(count, server=server, lease_ms=8000, ordering=patient, redis={"timeout_ms": 2000}) as fleet:
         answers = await fleet.burst(3, 100)
 
         assert refused(answers) == []
@@ -93,7 +94,7 @@ async def test_redis_killed_in_mid_burst(server: RedisServer, count: int) -> Non
 @over_a_server
 async def test_refuse_refuses_at_once_and_heals(server: RedisServer) -> None:
     """Without the server nothing is sent; what meets the failure waits two time-outs, later ones nothing."""
-    async with Fleet(2, server=server, redis={"on_loss": "refuse"}) as fleet:
+    async with Fleet(2, server=server, redis={"on_loss": "refuse", "timeout_ms": 250}) as fleet:
         assert refused(await fleet.burst(1, 4)) == []
         server.pause()
         loop = asyncio.get_running_loop()

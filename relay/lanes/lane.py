@@ -123,8 +123,7 @@ class Lane(Generic[T]):
     @property
     def in_doubt(self) -> bool:
         """``next`` is not known, and can still be asked for."""
-        moment = self._moment
-        return self._rules.by_nonce and self._next is None and (moment.reading is not None or not moment.blind)
+        return self._rules.by_nonce and self._next is None and not self._moment.blind
 
     def join(self, submission: T, nonce: int, now: float, number: int) -> Ticket[T] | Refusal:
         """Take a ticket. Synchronous: the caller has not awaited anything since the request was complete."""
