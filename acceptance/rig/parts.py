@@ -8,19 +8,23 @@ Rules: a part that cannot be had is a skip that says how to get it.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from acceptance.rig import nginx
 from acceptance.rig.calls import Caller
 from acceptance.rig.chain import Chain
+from acceptance.rig.crowd import Crowd
 from acceptance.rig.processes import ROOT, Process, spawn
 from acceptance.rig.tap import Tap
+from acceptance.rig.wire import Wire
+from tests.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Mapping, Sequence
     from contextlib import AsyncExitStack
     from pathlib import Path
@@ -91,6 +95,41 @@ class Rig:
         process = await self.start("anvil", argv)
         match = await process.line(r"Listening on (?P<place>[\d.]+:\d+)")
         return Part(process, f"http://{match['place']}")
+
+    async def redis(self, kind: str = "valkey", *options: str) -> RedisServer:
+        """A server for the order between instances."""
+        return await self._stack.enter_async_context(RedisServer(kind, *options))
+
+    async def wire(self, port: int) -> Wire:
+        """A line to ``port`` that can be made slow, silent or cut."""
+        return await self._stack.enter_async_context(Wire(port))
+
+    async def instances(self, count: int, upstream: str, redis: str, **settings: object) -> list[Part]:
+        """Relays that share a Redis."""
+        return [await self.relay(upstream, "--redis", redis, **settings) for _ in range(count)]
+
+    async def nginx(self, folder: Path, relays: Sequence[Part]) -> Part:
+        """The balancer of ``deploy/`` before ``relays``."""
+        place = f"127.0.0.1:{free_port()}"
+        file = nginx.written(folder, place, [relay.url.removeprefix("http://") for relay in relays])
+        process = await self.start("nginx", nginx.command(folder, file))
+        await nginx.listening(place)
+        return Part(process, f"http://{place}")
+
+    async def readiness(self, relay: Part) -> tuple[int, dict[str, Any]]:
+        """The status of a relay's /readyz, and what its checks say."""
+        async with self._session.get(f"{relay.ops_url}/readyz") as response:
+            return response.status, (await response.json())["checks"]
+
+    async def metric(self, relay: Part, name: str) -> float:
+        """The sum of one metric over its labels."""
+        async with self._session.get(f"{relay.ops_url}/metrics") as response:
+            text = await response.text()
+        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+
+    def crowd(self) -> Crowd:
+        """Clients that send again until they know."""
+        return Crowd(self._session)
 
     async def yes_node(self) -> Part:
         """A node that only says yes, for load."""
