@@ -122,10 +122,10 @@ class Rig:
             return response.status, (await response.json())["checks"]
 
     async def metric(self, relay: Part, name: str) -> float:
-        """The sum of one metric over its labels."""
+        """One metric; without labels in ``name``, the sum over them."""
         async with self._session.get(f"{relay.ops_url}/metrics") as response:
             text = await response.text()
-        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+        return sum(float(value) for value in re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
 
     def crowd(self) -> Crowd:
         """Clients that send again until they know."""
