@@ -40,7 +40,8 @@ def written(folder: Path, place: str, relays: Sequence[str]) -> Path:
     lines = "".join(f"        server {relay} {servers['options']}\n" for relay in relays)
     text = text.replace(servers[0], lines).replace("listen 8645", f"listen {place}")
     paths = "".join(f"    {kind}_temp_path {folder}/{kind};\n" for kind in TEMPORARY)
-    text = f"pid {folder}/nginx.pid;\n" + text.replace("http {\n", "http {\n" + paths, 1)
+    main = f"pid {folder}/nginx.pid;\n" + ("user root;\n" if os.geteuid() == 0 else "")  # or it may not write there
+    text = main + text.replace("http {\n", "http {\n" + paths, 1)
     file = folder / "nginx.conf"
     file.write_text(text, "utf-8")
     return file
