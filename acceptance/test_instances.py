@@ -157,8 +157,8 @@ async def test_prefixes_are_worlds_of_their_own(rig: Rig) -> None:
 
 
 async def test_the_commands_of_the_docs_are_enough(rig: Rig) -> None:
-    """A user with the narrow ACL of docs/instances.md is all that the tier needs."""
-    rule = GUIDE.read_text("utf-8").partition("narrowly: `")[2].partition("`")[0]
+    """A user with the ACL of docs/instances.md is all that the tier needs."""
+    rule = GUIDE.read_text("utf-8").partition("needs no more than `")[2].partition("`")[0]
     chain, server = await rig.chain(delay_ms=CHECKS_MS), await rig.redis()
     await server.say(f"ACL SETUSER relay on >secret {rule}")
     url = server.url.replace("redis://", "redis://relay:secret@")
