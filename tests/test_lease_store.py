@@ -291,7 +291,7 @@ async def test_a_wrong_password_is_said_to_be_one() -> None:
 async def test_the_rights_that_the_documentation_names_are_enough(server: RedisServer) -> None:
     """An ACL that gives the relay its own keys and channels, and only the commands it needs."""
     text = (Path(__file__).parents[1] / "docs" / "instances.md").read_text("utf-8")
-    rights = " ".join(re.findall(r"[+~&][a-z@:*]+", text))
+    rights = " ".join(re.findall(r"(?<![a-z])[+~&][a-z@:*]+", text))
     await server.say(f"ACL SETUSER relay on >secret resetchannels {rights}")
     url = server.url.replace("//", "//relay:secret@")
     async with side(url, "a") as a, side(url, "b") as b, listening(b) as heard:
@@ -328,7 +328,9 @@ async def test_by_a_sentinel(tmp_path: Path) -> None:
 async def test_in_a_cluster(tmp_path: Path) -> None:
     """``redis+cluster://HOST:PORT``: commands one by one, pushes through any node."""
     async with RedisServer(
-        "valkey", "--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf")
+        "valkey",
+        *("--cluster-enabled", "yes", "--cluster-config-file", str(tmp_path / "nodes.conf")),
+        *("--cluster-port", str(free_port())),
     ) as server:
         await server.say("CLUSTER ADDSLOTSRANGE 0 16383")
         while (await server.say("CLUSTER INFO"))["cluster_state"] != "ok":  # noqa: ASYNC110 - of another process

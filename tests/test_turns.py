@@ -144,6 +144,28 @@ async def test_a_fault_in_a_turn_ends_the_turn_and_not_the_lane() -> None:
     assert bench.ended == ["broken bad", "good"]
 
 
+async def test_a_fault_outside_a_turn_is_answered_and_the_lane_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a task that is dead; what comes next is carried out."""
+    bench = Bench()
+    real = Lane.decide
+
+    def break_once(lane: Lane[str], now: float) -> Any:
+        monkeypatch.setattr(Lane, "decide", real)
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Lane, "decide", break_once)
+    bench.send("a", 0)
+    await bench.owner.settled()
+    assert bench.away == [("a", errors.INTERNAL.refusal())]
+    assert bench.faults == ["lane: a bug"]
+
+    bench.send("b", 0)
+    assert await bench.next_turn() == "b"
+    bench.ends["b"].set_result(Effect.ACCEPTED)
+    await bench.owner.settled()
+    assert (bench.book.busy, bench.book.idle) == (0, 1)
+
+
 async def test_a_read_that_dies_leaves_the_lane_blind_not_stuck() -> None:
     """A fault while reading counts is reported; the tickets go on."""
     bench = Bench()

@@ -158,6 +158,7 @@ REFUSALS: Final = (
     "ordering_unavailable",
     "nonce_gap",
     "draining",
+    "internal",
 )
 TIERS: Final = ("local", "redis")
 REDIS_REASONS: Final = ("timeout", "connection", "readonly", "oom", "auth", "loading", "cluster", "busy", "other")
