@@ -4,8 +4,8 @@
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## start the relay: on a development chain of its own, or with UPSTREAM=https://… in front of that node
-	@scripts/run
+run: ## start the relay: on a development chain of its own, or with UPSTREAM=https://… in front of that node; ARGS="--listen …" for flags
+	@scripts/run $(ARGS)
 
 test: ## run the tests
 	@scripts/test

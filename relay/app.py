@@ -9,6 +9,7 @@ Must not know: what the rooms do.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -105,7 +106,6 @@ class Instance:
 
     async def start(self) -> Addresses:
         """Open the listeners. The upstream need not be there yet."""
-        self._background.start("identity", self._identity.watch_forever())
         self._background.start("overdue", self.submitter.turns.sweep_forever())
         for doubt in doubts(self._settings):
             self._log.warning("settings", doubt=doubt)
@@ -114,6 +114,7 @@ class Instance:
         ops, server = self._settings.ops.listen, self._settings.server.listen
         ops_place = await _listening("ops.listen", ops, self._ops.start())
         http_place = await _listening("server.listen", server, self._http.start(address(server, "server.listen")))
+        self._background.start("identity", self._identity.watch_forever())
         return Addresses(http=_url(http_place), ops=_url(ops_place))
 
     async def drain(self) -> None:
@@ -172,6 +173,7 @@ class Instance:
         metrics.lanes.read_from(lambda: book.idle, "idle")
         metrics.lanes.read_from(lambda: book.busy, "busy")
         metrics.waiting.read_from(lambda: sum(lane.waiting for lane in book.busy_lanes()))
+        metrics.upstream_ready.read_from(lambda: int(self._identity.readiness.ready))
         metrics.running.read_from(lambda: self.submitter.turns.running)
         gaps = book.rules.gaps
         metrics.gaps.count_from(lambda: gaps.filled, "filled")
@@ -233,7 +235,9 @@ async def _dev(settings: Settings, chain_listen: str) -> int:
     await _listening("--chain-listen", chain_listen, node.start())
     try:
         upstream = msgspec.structs.replace(settings.upstream, url=node.url, ws_url=node.ws_url)
-        settings = msgspec.structs.replace(settings, upstream=upstream)
+        # The chain's own controls are for whoever reaches the chain itself, not for every client of the relay.
+        server = msgspec.structs.replace(settings.server, deny_methods=(*settings.server.deny_methods, "dev_*"))
+        settings = msgspec.structs.replace(settings, upstream=upstream, server=server)
         return await run(settings, lambda at: _say(welcome(node, at.http, at.ops)))
     finally:
         await node.close()
@@ -250,7 +254,8 @@ async def _listening(key: str, place: str, start: Awaitable[T]) -> T:
     try:
         return await start
     except OSError as error:
-        raise Fault(f"{key}: cannot listen on {place}: {error.strerror or error}; is another relay running?") from error
+        why = "the port is taken; choose another" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        raise Fault(f"{key}: cannot listen on {place}: {why}") from error
 
 
 def _say(text: str) -> None:

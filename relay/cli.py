@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from relay import __version__
-from relay.config import DEFAULTS, ConfigFault, address, changed, load
+from relay.config import DEFAULTS, ConfigFault, address, changed, doubts, load
 from relay.errors import Fault
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def _check_config(given: argparse.Namespace) -> int:
     lines = ["ok", *(f"{path} = {value}" for path, value in changed(settings))]
     if not settings.upstream.url:
         lines.append("upstream.url is not set: serve will need --upstream URL or RELAY_UPSTREAM__URL")
+    lines.extend(f"doubt: {doubt}" for doubt in doubts(settings))
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

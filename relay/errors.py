@@ -57,7 +57,7 @@ _ROWS: Final = (
         -32600,
         400,
         "invalid request: {detail}",
-        "the body could hold a submission and is no request object, or is an empty batch",
+        "the body could hold a submission and is no request object",
     ),
     Case("invalid_params", -32602, 200, "{detail}", "the params hold no raw transaction, or not hex; geth's words"),
     Case(
@@ -124,7 +124,7 @@ _ROWS: Final = (
         -32601,
         200,
         "the method {method} does not exist/is not available",
-        "the method matches [server] deny_methods, or is eth_subscribe without [upstream] ws_url",
+        "the method matches [server] deny_methods, or is eth_subscribe over WebSocket without [upstream] ws_url",
     ),
     Case(
         "batch_too_long",

@@ -86,24 +86,31 @@ class Resolver:
             left = deadline - self._clock()
             share = left / (len(WAITS_S) - number + 1)
             attempt = await self._client.submit(request.method.wire, request.wire_params, share, gate)
-            if (result := self._proof(attempt)) is not None:
+            if (result := self._proof(attempt, request, hash_)) is not None:
                 return Settled(result or None, found=False)
             if await self._found(request, hash_, deadline):
                 return Settled(None, found=True)
         return None
 
-    def _proof(self, attempt: Attempt) -> bytes | None:
+    def _proof(self, attempt: Attempt, request: Request, hash_: str) -> bytes | None:
         """The result's text (empty for "already known") if this answer to a resend shows that the node has it."""
         if not isinstance(attempt, Answered):
             return None
         reply = attempt.reply
         if reply.result is not None:
-            return reply.result if reply.result != NULL else None
+            return reply.result if fits(request, hash_, reply.result) else None
         return b"" if judge(reply.error, self._facts.client).disposition is Disposition.IN_POOL else None
 
     async def _found(self, request: Request, hash_: str, deadline: float) -> bool:
         left = deadline - self._clock()
         return request.method.public and left > 0 and await self._accounts.knows(hash_, left) is True
+
+
+def fits(request: Request, hash_: str, result: bytes) -> bool:
+    """Is this the answer to this transaction? A plain one is answered by its hash, others by what the node likes."""
+    if not request.method.by_bytes:
+        return result != NULL
+    return result.lower() == b'"%b"' % hash_.encode()
 
 
 def judge(error: object, client: Client | None) -> Verdict:

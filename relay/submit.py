@@ -22,7 +22,7 @@ from relay import errors, jsonrpc, methods, prechecks, transaction
 from relay.errors import Refusal
 from relay.lanes import Effect, LaneBook, lane_key
 from relay.receipts import Receipts
-from relay.resolve import Resolver, judge
+from relay.resolve import Resolver, fits, judge
 from relay.submission import UNORDERED, Accepted, Declined, Entry, Submission, Unordered
 from relay.telemetry.metrics import DISPOSITIONS, REFUSALS, TIERS
 from relay.turns import Turns
@@ -201,7 +201,7 @@ class Submitter:
                 return await self._refused(submission, reply, deadline)
 
     async def _taken(self, submission: Submission, result: bytes, deadline: float) -> Effect:
-        if not _fits(submission, result):
+        if not fits(submission.request, submission.transaction.hash, result):
             return await self._find_out(submission, "the answer is not this transaction's hash", deadline)
         self._verdicts["accepted"].n += 1
         known_hash = submission.request.method.by_bytes
@@ -343,10 +343,3 @@ class Submitter:
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in list(self._inflight.values()):
             self._finish(submission, submission.unknown, "unknown: the instance shut down")
-
-
-def _fits(submission: Submission, result: bytes) -> bool:
-    """Is this the answer to this transaction? A plain one is answered by its hash, others by what the node likes."""
-    if not submission.request.method.by_bytes:
-        return result != jsonrpc.NULL
-    return result.lower() == b'"%b"' % submission.transaction.hash.encode()

@@ -47,6 +47,11 @@ def relay(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     )
 
 
+def default_interrupt() -> None:
+    """A test run started in the background ignores interrupts, and hands that down."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def serving() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A relay that has said it is ready, and what it said."""
@@ -191,7 +196,7 @@ def test_an_interrupt_before_the_start_ends_quietly(tmp_path: Path) -> None:
     """Ctrl-C while the settings are read: no traceback."""
     file = tmp_path / "relay.toml"
     os.mkfifo(file)
-    process = relay("check-config", file)
+    process = relay("check-config", file, preexec_fn=default_interrupt)
     writer = os.open(file, os.O_WRONLY)  # returns when the command has opened it and waits for its content
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()

@@ -72,6 +72,9 @@ def test_what_is_unwise_is_told() -> None:
     """Not refused: it works. Nothing is said without Redis."""
     assert list(doubts(redis())) == []
     assert list(doubts(check({"redis": {"lease_ms": 60_000}}))) == []
+    assert [doubt.split(":")[0] for doubt in doubts(check({"ordering": {"reorder_window_ms": 60_000}}))] == [
+        "ordering.reorder_window_ms"
+    ]
     assert [doubt.split(":")[0] for doubt in doubts(redis(lease_ms=60_000))] == ["redis.lease_ms"]
     assert [doubt.split(":")[0] for doubt in doubts(redis(lease_ms=900, timeout_ms=200))] == ["redis.lease_ms"]
     assert [doubt.split(":")[0] for doubt in doubts(redis(timeout_ms=2100))] == ["redis.timeout_ms"]

@@ -45,12 +45,21 @@ def test_urls_that_can_be_connected_to_are_taken(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["h:8545", "localhost", "ws://h", "http://", "http://:80", "http://h:0", "http://h:99999", "http://h:x", "ftp://h",
+    ["ws://h", "http://", "http://:80", "http://h:0", "http://h:99999", "http://h:x", "ftp://h",
      "http://h/a b", "http://h/\t", "http://hö/", "http://[::1", "http://h/'", 'http://h/"'],
 )  # fmt: skip
 def test_urls_that_cannot_be_connected_to_are_refused(url: str) -> None:
     """Wrong scheme, no host, no such port, spaces, quotes, non-ASCII."""
     with pytest.raises(ConfigFault, match=r"^upstream\.url: .* is not a URL of the form http://HOST:PORT or https://"):
+        check({"upstream": {"url": url}})
+
+
+@pytest.mark.parametrize("url", ["h:8545", "localhost", "127.0.0.1:8545"])
+def test_a_url_without_a_scheme_is_said_to_have_none(url: str) -> None:
+    """The commonest mistake, and how to mend it."""
+    with pytest.raises(
+        ConfigFault, match=r"^upstream\.url: has no scheme; write http://HOST:PORT or https://HOST:PORT"
+    ):
         check({"upstream": {"url": url}})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from structlog.testing import capture_logs
+
 from relay import gas
 from relay.devnode import NodeSettings
 from relay.devnode.faults import Answer, Refuse
@@ -45,6 +47,28 @@ async def test_a_node_that_cannot_be_asked_is_not_ready_and_nothing_is_refused()
         assert stranger.policy.chain_id is None
         assert (await stranger.refresh()).ready
         assert stranger.policy.chain_id == 1337
+
+
+async def test_a_node_that_changes_its_chain_is_followed_at_once() -> None:
+    """With "auto" the next look is believed, for the prechecks as well as for /readyz, and the log says so."""
+    async with Stand.over() as stand:
+        stand.node.script.add(Answer(method="eth_chainId", result="0x4d"))
+        with capture_logs() as lines:
+            readiness = await stand.identity.check()
+
+        assert (readiness.ready, stand.identity.policy.chain_id) == (True, 77)
+        assert [(line["before"], line["now"]) for line in lines] == [(1337, 77)]
+
+
+async def test_the_log_tells_of_changes_only() -> None:
+    """One line when the node goes, one when it comes back, whoever looks how often."""
+    async with Stand.over() as stand:
+        stand.node.script.add(Refuse(method="eth_chainId", message="not now", times=3))
+        with capture_logs() as lines:
+            for _ in range(5):
+                await stand.identity.check()
+
+        assert [line["event"] for line in lines] == ["upstream not ready", "upstream ready"]
 
 
 async def test_a_chain_id_that_is_no_number_is_not_ready() -> None:

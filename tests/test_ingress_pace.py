@@ -10,6 +10,7 @@ from tests.ingress_rig import (
     RESULT,
     UPSTREAM_HEAD,
     Sent,
+    needs_a_loop_that_pauses,
     on_each_loop,
     post,
     serving,
@@ -129,6 +130,7 @@ async def test_a_client_that_does_not_read_holds_the_upstream() -> None:
 @on_each_loop
 async def test_a_client_that_does_not_read_gets_no_further_answers() -> None:
     """Pipelining without reading does not pile answers up in memory: nothing new is taken up meanwhile."""
+    needs_a_loop_that_pauses()
     answer = b"x" * 1_000_000
     async with serving() as rig:
         rig.upstream.script = lambda sent: sent.answer(answer)
@@ -229,6 +231,7 @@ async def test_lingering_ends() -> None:
 @on_each_loop
 async def test_a_client_that_never_reads_is_cut() -> None:
     """A started answer of which no byte is taken for a while ends, and frees the upstream; slow reading does not."""
+    needs_a_loop_that_pauses()
     async with serving() as rig:
         rig.upstream.hold()
         wire, sent = await rig.asked(post())

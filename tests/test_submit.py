@@ -180,6 +180,16 @@ async def test_what_cannot_be_found_out_is_unknown_with_its_hash() -> None:
         assert "result" in await stand.send(signed(0))
 
 
+@pytest.mark.parametrize("result", ["0x" + "11" * 32, "0x1", True])
+async def test_a_foreign_hash_is_not_believed_the_second_time_either(result: Any) -> None:
+    """A resend that is answered by another hash proves as little as the first send."""
+    async with Stand.over(ordering={"max_wait_s": 4}) as stand:
+        stand.node.script.add(Answer(result=result))
+        reply = await stand.send(signed(0))
+
+        assert (error(reply)["code"], error(reply)["data"]) == (-32040, {"hash": hash_of(signed(0))})
+
+
 async def test_a_refused_resend_proves_nothing() -> None:
     """The first send may have been taken by a node behind the balancer that we cannot see."""
     async with Stand.over(ordering={"max_wait_s": 4}) as stand:

@@ -57,7 +57,12 @@ def check_redis(redis: Redis) -> None:
 
 def doubts(settings: Settings) -> Iterator[str]:
     """What works, and may not be what was meant."""
-    redis = settings.redis
+    redis, ordering = settings.redis, settings.ordering
+    if ordering.reorder_window_ms >= ordering.max_wait_s * 800:
+        yield (
+            f"ordering.reorder_window_ms: {ordering.reorder_window_ms} is not below four fifths of "
+            "ordering.max_wait_s: what waits above a gap is refused before the gap is passed"
+        )
     if not redis.url:
         return
     if redis.lease_ms >= settings.ordering.max_wait_s * 1000:

@@ -61,6 +61,8 @@ def check_url(path: str, url: str, *schemes: str) -> None:
         usable = False
     if not usable or not _is_plain(url) or set(url) & _NEVER_IN_A_URL:
         forms = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
+        if "://" not in url:
+            raise ConfigFault(f"{path}: has no scheme; write {forms}")
         raise ConfigFault(
             f"{path}: {masked(url)} is not a URL of the form {forms}, in ASCII, without spaces and quotes"
         )

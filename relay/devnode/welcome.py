@@ -30,7 +30,7 @@ Funded accounts, {ENDOWMENT // ETHER:,} ether each (public test keys: never send
 {keys}
   mnemonic: {MNEMONIC}
 
-Try it
+Try it (cast comes with Foundry)
   curl -s {relay_url} -d '{{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}}'
   cast send --rpc-url {relay_url} --private-key {FUNDED[0].key} \\
       --value 1ether {receiver}

@@ -219,6 +219,7 @@ class Metrics:
             "Upstream requests that got no usable answer.",
             reason=("unreachable", "timed_out", "cut_off", "unusable"),
         )
+        self.upstream_ready = Gauge("upstream_ready", "1 while the upstream answers, on the right chain.")
         self.upstream_connections = Gauge(
             "upstream_connections", "Connections to the upstream, by state.", state=("idle", "busy", "opening")
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 READ_TIMEOUT_S: Final = 5.0
 SOON_S: Final = 2.0
-LATER_S: Final = 60.0
+LATER_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Identity:
         self.client: Client | None = None
         self._version: str | None = None
         self._learnt: gas.GasSchedule | None = None
+        self.readiness = Readiness(ready=False, detail="not asked yet")
         self.policy = self._make_policy()
 
     def __repr__(self) -> str:
@@ -54,39 +55,51 @@ class Identity:
 
     async def refresh(self) -> Readiness:
         """Ask the node who it is."""
-        chain_id = _quantity(await self._read("eth_chainId"))
-        if isinstance(chain_id, Unread):
-            return Readiness(ready=False, detail=f"the upstream cannot be asked: {chain_id.detail}")
+        readiness = await self.check()
+        if not readiness.ready:
+            return readiness
         version = await self._read("web3_clientVersion")
         if isinstance(version, str) and version != self._version:
             self._version = version
             self.client = verdict.client_of(version)
-            self._log.info("upstream", chain_id=chain_id, version=version)
+            self._log.info("upstream", chain_id=self.chain_id, version=version)
         if self._settings.gas_rules == "auto":
             config = await self._read("eth_config")
             self._learnt = None if isinstance(config, Unread) else gas.from_eth_config(config)
-        return self._adopt(chain_id)
+        self.policy = self._make_policy()
+        return readiness
 
     async def watch_forever(self) -> None:
         """Keep what is known fresh: a node may be replaced, or cross a fork."""
         while True:
             readiness = await self.refresh()
-            if not readiness.ready:
-                self._log.warning("upstream not ready", detail=readiness.detail)
             await asyncio.sleep(LATER_S if readiness.ready else SOON_S)
 
     async def check(self) -> Readiness:
-        """For /readyz: is the node there, and on the chain we expect?"""
+        """For /readyz, too: is the node there, and on the chain we expect? With "auto" we expect what it says."""
         chain_id = _quantity(await self._read("eth_chainId"))
         if isinstance(chain_id, Unread):
-            return Readiness(ready=False, detail=f"the upstream cannot be asked: {chain_id.detail}")
-        return self._judge(chain_id)
+            readiness = Readiness(ready=False, detail=f"the upstream cannot be asked: {chain_id.detail}")
+        else:
+            self._adopt(chain_id)
+            readiness = self._judge(chain_id)
+        self._note(readiness)
+        return readiness
 
-    def _adopt(self, chain_id: int) -> Readiness:
-        if self._settings.chain_id == "auto":
+    def _adopt(self, chain_id: int) -> None:
+        if self._settings.chain_id == "auto" and chain_id != self.chain_id:
+            if self.chain_id is not None:
+                self._log.warning("the upstream is on another chain now", before=self.chain_id, now=chain_id)
             self.chain_id = chain_id
-        self.policy = self._make_policy()
-        return self._judge(chain_id)
+            self.policy = self._make_policy()
+
+    def _note(self, readiness: Readiness) -> None:
+        """One line for each change of state, not one for each look."""
+        before, self.readiness = self.readiness, readiness
+        if readiness.ready and not before.ready:
+            self._log.info("upstream ready", detail=readiness.detail)
+        elif not readiness.ready and readiness.detail != before.detail:
+            self._log.warning("upstream not ready", detail=readiness.detail)
 
     def _judge(self, chain_id: int) -> Readiness:
         expected = self._settings.chain_id
