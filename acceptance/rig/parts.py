@@ -25,6 +25,7 @@ from acceptance.rig.wire import Wire
 from tests.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
     from contextlib import AsyncExitStack
     from pathlib import Path
@@ -96,13 +97,13 @@ class Rig:
         match = await process.line(r"Listening on (?P<place>[\d.]+:\d+)")
         return Part(process, f"http://{match['place']}")
 
-    async def redis(self, kind: str = "valkey", *options: str) -> RedisServer:
+    async def redis(self, kind: str = "valkey", *options: str, config: Path | None = None) -> RedisServer:
         """A server for the order between instances."""
-        return await self._stack.enter_async_context(RedisServer(kind, *options))
+        return await self._stack.enter_async_context(RedisServer(kind, *options, config=config))
 
-    async def wire(self, port: int) -> Wire:
+    async def wire(self, port: int, tls: ssl.SSLContext | None = None) -> Wire:
         """A line to ``port`` that can be made slow, silent or cut."""
-        return await self._stack.enter_async_context(Wire(port))
+        return await self._stack.enter_async_context(Wire(port, tls))
 
     async def instances(self, count: int, upstream: str, redis: str, **settings: object) -> list[Part]:
         """Relays that share a Redis."""

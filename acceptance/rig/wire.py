@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
 CHUNK: Final = 65536
@@ -20,13 +21,14 @@ CHUNK: Final = 65536
 class Wire:
     """Listens on ``port`` while entered and passes everything to ``target``, another port of this machine.
 
-    ``delay_s`` is how much later the target's bytes come back.
+    ``delay_s`` is how much later the target's bytes come back. With ``tls`` it is spoken to in TLS.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, tls: ssl.SSLContext | None = None) -> None:
         self.port = 0
         self.delay_s = 0.0
         self._target = target
+        self._tls = tls
         self._passing = asyncio.Event()
         self._passing.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -49,7 +51,7 @@ class Wire:
 
     async def mend(self) -> None:
         """Listen again, on the same port."""
-        self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def __aenter__(self) -> Self:
