@@ -65,7 +65,7 @@ async def test_a_killed_instance_costs_one_lease(rig: Rig, measured: Measured) -
     assert longest <= LEASE_S + 1
 
 
-async def test_a_stopped_instance_sends_nothing_when_it_wakes(rig: Rig, measured: Measured) -> None:
+async def test_a_stopped_instance_does_no_harm_when_it_wakes(rig: Rig, measured: Measured) -> None:
     """SIGSTOP of one of two for four leases, then SIGCONT: never two of a sender at the node, and all land once."""
     chain, (stopped, other) = await two_instances(rig)
     crowd = rig.crowd()

@@ -204,7 +204,7 @@ async def test_one_instance_goes_on_and_two_order_again(rig: Rig, measured: Meas
 
 
 async def test_refused_is_not_sent(rig: Rig, measured: Measured) -> None:
-    """``on_loss = "refuse"``: refused within two time-outs (and a poll, where an instance only waits for the other one),
+    """``on_loss = "refuse"``: refused within two time-outs (and a poll, where an instance only waits for another),
     later at once; nothing of it was sent; it heals."""
     chain, server = await rig.chain(delay_ms=CHECKS_MS), await server_for(rig)
     relays = await rig.instances(2, chain.url, server.url, redis__on_loss="refuse", **SETTINGS)
