@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay.devnode import NodeSettings
 from relay.devnode.faults import Reset
 from relay.devnode.keys import FUNDED
 from relay.telemetry.metrics import Metrics
@@ -253,6 +254,20 @@ async def test_a_hole_costs_one_window_for_the_whole_queue(server: RedisServer) 
         assert all("nonce too high" in error["message"] for error in refused(answers))
         assert len(refused(answers)) == 40
         assert loop.time() - began < 2.5
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@over_a_server
+async def test_a_hole_is_passed_by_all_instances_in_one_window(server: RedisServer, count: int) -> None:
+    """Nonce 0 never comes: whoever waits above it, wherever, is forwarded in nonce order without a window of its own."""
+    pool = NodeSettings(mode="pool")
+    async with Fleet(count, pool, server=server, ordering={"reorder_window_ms": 300}) as fleet:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        answers = await asyncio.gather(*(fleet.relays[nonce % count].send(signed(nonce)) for nonce in range(1, 25)))
+        assert refused(answers) == []
+        assert loop.time() - began < 3.5
+        assert [arrival.nonce for arrival in fleet.node.arrivals] == list(range(1, 25))
 
 
 @over_a_server

@@ -273,6 +273,8 @@ class Keeper:
                 self._want(head, now)
             case Hinted(next_):
                 self._hear(next_)
+                if self.state is State.WAITING and self.need is not None and self.need.gap:
+                    self._poll = now  # the lane is free, and the gap was waited out: ask for it at once
 
     def _granted(self, grant: Granted, now: float) -> None:
         if grant.fence <= self.seen:
