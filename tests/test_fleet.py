@@ -385,3 +385,14 @@ async def next_nonces(fleet: Fleet) -> list[int]:
     accounts = Accounts(fleet.relays[0].client)
     counts = [await accounts.pending_count(FUNDED[who].address) for who in range(3)]
     return [count for count in counts if count is not None]
+
+
+async def test_without_redis_the_node_tells_what_goes_elsewhere() -> None:
+    """ "local" and no server at all: each gap is filled by the other instance within milliseconds, and found by looking."""
+    async with Fleet(2, server=None, redis={"url": "redis://127.0.0.1:1", "lease_ms": 2000}) as fleet:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        answers = await asyncio.gather(*(fleet.relays[nonce % 2].send(signed(nonce)) for nonce in range(30)))
+
+        assert refused(answers) == []
+        assert loop.time() - began < 6

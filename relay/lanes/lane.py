@@ -34,6 +34,10 @@ T = TypeVar("T")
 UNPROVEN_FACTOR: Final = 4
 """Unproven tickets have a room of their own, this many times ``max_queue``: replays must not crowd out the sender."""
 
+LOOK_S: Final = 0.05
+"""While a gap is open the upstream is asked again after this, and each time after twice as long: what goes by other ways
+(another instance, while nothing tells of it) must not cost a whole window."""
+
 NEVER: Final = float("-inf")
 
 
@@ -47,6 +51,7 @@ class _Moment(Generic[T]):
         "confirmed",
         "gap",
         "holder",
+        "looks",
         "open_to",
         "reading",
         "ready",
@@ -71,6 +76,8 @@ class _Moment(Generic[T]):
         """The ``next`` of which the upstream was last asked whether it knows more."""
         self.confirmed = NEVER
         """When the last read that counts began."""
+        self.looks = 0
+        """How often the upstream was asked since ``next`` last moved."""
         self.blind = False
         """The last read brought no count: go without."""
         self.gap = False
@@ -185,6 +192,7 @@ class Lane(Generic[T]):
         """A read of the counts begins."""
         moment = self._awake()
         moment.asked_next = self._next
+        moment.looks += 1
         moment.reading = Reading(now, list(moment.unproven))
         return moment.reading
 
@@ -275,16 +283,18 @@ class Lane(Generic[T]):
     def _at_gap(self, head: Ticket[T], now: float) -> Step[T]:
         """``head`` waits above a gap.
 
+        The upstream is looked at again and again, more and more seldom: what fills the gap may go by other ways.
         Passed when the ticket is older than the window, ``next`` has not risen for a window, nobody holds the lane and
         no lower ticket waits (both true here), and the upstream, asked after all of that came true, says the same.
         """
         moment = self._moment
         moment.gap = True
         passes = max(head.arrived, moment.risen) + self._rules.window_s
-        if now < passes:
-            return Sleep(passes)
         if moment.reading:
             return SLEEP
+        look = max(moment.confirmed, moment.risen) + LOOK_S * 2 ** min(moment.looks - 1, 16)
+        if now < passes:
+            return ASK if now >= look else Sleep(min(passes, look))
         if moment.confirmed < passes:
             return ASK
         return Pass(head) if self._rules.shared else self.pass_gap()
@@ -312,6 +322,7 @@ class Lane(Generic[T]):
     def _rise(self, nonce: int, now: float) -> None:
         self._next = nonce
         self._moment.risen = now
+        self._moment.looks = 0
 
     def _insert(self, ticket: Ticket[T]) -> None:
         insort(self._moment.ready, ticket, key=self._rules.sort_key)
