@@ -259,7 +259,7 @@ async def test_a_hole_costs_one_window_for_the_whole_queue(server: RedisServer) 
 @pytest.mark.parametrize("count", [2, 4])
 @over_a_server
 async def test_a_hole_is_passed_by_all_instances_in_one_window(server: RedisServer, count: int) -> None:
-    """Nonce 0 never comes: whoever waits above it, wherever, is forwarded in nonce order without a window of its own."""
+    """Nonce 0 never comes: whoever waits above it, wherever, goes in nonce order without a window of its own."""
     pool = NodeSettings(mode="pool")
     async with Fleet(count, pool, server=server, ordering={"reorder_window_ms": 300}) as fleet:
         loop = asyncio.get_running_loop()
@@ -388,7 +388,7 @@ async def next_nonces(fleet: Fleet) -> list[int]:
 
 
 async def test_without_redis_the_node_tells_what_goes_elsewhere() -> None:
-    """ "local" and no server at all: each gap is filled by the other instance within milliseconds, and found by looking."""
+    """By "local" without a server each gap is filled by the other instance in a moment, and found by looking."""
     async with Fleet(2, server=None, redis={"url": "redis://127.0.0.1:1", "lease_ms": 2000}) as fleet:
         loop = asyncio.get_running_loop()
         began = loop.time()

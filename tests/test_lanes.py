@@ -118,7 +118,7 @@ def test_an_open_gap_is_looked_at_more_and_more_seldom() -> None:
     """What fills it may go by other ways, another instance's while nothing tells of it: that costs no whole window."""
     known = knowing(5)
     ticket = take(known, 6, now=0.0)
-    looks = []
+    looks: list[float] = []
     while len(looks) < 5:
         step = known.decide(now := looks[-1] if looks else 0.0)
         if isinstance(step, Sleep) and step.until is not None:

@@ -35,8 +35,8 @@ UNPROVEN_FACTOR: Final = 4
 """Unproven tickets have a room of their own, this many times ``max_queue``: replays must not crowd out the sender."""
 
 LOOK_S: Final = 0.05
-"""While a gap is open the upstream is asked again after this, and each time after twice as long: what goes by other ways
-(another instance, while nothing tells of it) must not cost a whole window."""
+"""While a gap is open the upstream is asked again after this, and each time after twice as long: what goes by other
+ways (another instance, while nothing tells of it) must not cost a whole window."""
 
 NEVER: Final = float("-inf")
 
