@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relay.devnode import NodeSettings
 from relay.devnode.faults import Reset
 from relay.devnode.keys import FUNDED
 from relay.telemetry.metrics import Metrics
@@ -15,6 +16,8 @@ from relay.upstream.client import UpstreamClient
 from tests.fleet import Fleet, over_a_server, refused
 from tests.redis_server import RedisServer
 from tests.stand import signed
+
+STRICT_AND_SLOW = NodeSettings(delay_ms=(1500.0, 1500.0))
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -216,6 +219,14 @@ async def test_a_dead_holder_costs_a_lane_one_lease(server: RedisServer) -> None
         began = loop.time()
         assert "result" in await alive.send(signed(1))
         assert 0.8 < loop.time() - began < 1.3
+
+
+@over_a_server
+async def test_instances_with_different_leases_do_not_meet_at_the_node(server: RedisServer) -> None:
+    """A lease that one gives to the other lasts as long as the receiver counts on, also while the node takes longer."""
+    async with Fleet(2, STRICT_AND_SLOW, server=server, lease_ms=(400, 5000)) as fleet:
+        assert refused(await fleet.burst(1, 4, swap=False)) == []
+        fleet.assert_order()
 
 
 @over_a_server

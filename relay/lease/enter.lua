@@ -27,7 +27,7 @@ for _, w in ipairs(waiters) do
   if may_go(w.head, e) then
     if offer(w, e, seen) then
       register(redis.call, head, known)
-      return {'held', text(lease_ms), text(e)}
+      return {'held', text(w.lease), text(e)}
     end
   elseif hint(w) then
     register(redis.call, head, known)

@@ -34,7 +34,7 @@ for _, w in ipairs(waiters) do
     return {'yours', text(new), text(e), '0'}
   end
   if goes and offer(w, e, 0) then
-    return head >= 0 and {'held', text(lease_ms), text(e)} or {'done'}
+    return head >= 0 and {'held', text(w.lease), text(e)} or {'done'}
   end
   if not goes and hint(w) then
     return head >= 0 and {'gap', ms(poll), text(e)} or {'done'}
