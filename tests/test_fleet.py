@@ -291,6 +291,21 @@ async def test_every_push_lost_costs_polls_not_order(server: RedisServer) -> Non
 
 
 @over_a_server
+async def test_ready_says_that_pushes_do_not_arrive(server: RedisServer) -> None:
+    """A user who may do everything but subscribe: order is kept by polling, and an operator can see why it is slow."""
+    await server.say("ACL SETUSER relay on >secret ~* &* +@all -subscribe")
+    url = server.url.replace("//", "//relay:secret@")
+    async with Fleet(2, server=server, redis={"url": url}) as fleet:
+        assert refused(await fleet.burst(1, 4, swap=False)) == []
+        fleet.assert_order()
+        tier = fleet.relays[0].tier
+        assert tier is not None
+        found = await tier.check()
+        assert found.ready
+        assert found.detail.startswith("pushes do not arrive: hand-offs wait for a poll (NoPermissionError: ")
+
+
+@over_a_server
 async def test_by_arrival_a_lane_goes_round(server: RedisServer) -> None:
     """After sixteen sends or a quarter of a second the holder yields; never two at once."""
     async with Fleet(2, server=server, ordering={"order": "arrival"}) as fleet:

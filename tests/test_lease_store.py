@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_asyncio
+import structlog
 
 from relay.lease import scripts
 from relay.lease.listener import Listener
 from relay.lease.places import Place
 from relay.lease.protocol import Enter, Leave, Renew, Yours, read_answer, read_push
-from relay.lease.store import Down, Result, Store
+from relay.lease.store import Result, Store
+from relay.lease.troubles import Down
 from relay.tasks import TaskOwner
 from tests.redis_server import SERVERS, RedisServer, free_port
 
@@ -356,6 +358,47 @@ async def test_a_subscription_that_was_cut_comes_back_and_says_so(server: RedisS
         assert await heard.get() == b"want x 1"
 
 
+async def test_a_right_to_subscribe_that_is_missing_is_told_once(server: RedisServer) -> None:
+    """One warning, one line when it heals; each failure is counted; commands go on."""
+    await server.say("ACL SETUSER relay on >secret ~* resetchannels &relay:* +@all -subscribe")
+    async with side(server.url.replace("//", "//relay:secret@")) as me:
+        with structlog.testing.capture_logs() as lines:
+            listener, again = listener_of(me), asyncio.Event()
+            listener._again = again.set
+            me.owner.start("listener", listener.listen_forever())
+            while len(me.counted) < 2:  # noqa: ASYNC110 - counted by a callback
+                await asyncio.sleep(0.02)
+            assert "subscribe" in str(listener.trouble)
+            assert isinstance(await me.enter(1), Yours)
+            await server.say("ACL SETUSER relay +subscribe")
+            await again.wait()
+        assert listener.trouble is None
+        assert set(me.counted) == {"auth"}
+        assert [(line["log_level"], line["event"]) for line in lines] == [
+            ("warning", "pushes do not arrive: hand-offs wait for a poll"),
+            ("info", "pushes arrive again"),
+        ]
+
+
+async def test_no_trouble_is_told_in_the_words_of_python() -> None:
+    """A hang has its limit, and Sentinels that do not answer their addresses: no repr of a client."""
+    async with RedisServer() as server, side(server.url) as me:
+        server.pause()
+        gone = await me.enter(1)
+        assert isinstance(gone, Down)
+        assert gone.detail == "no answer within 200 ms"
+        server.resume()
+        await me.changes.get()
+    ports = free_port(), free_port()
+    url = f"redis+sentinel://:secret@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/main"
+    async with side(url, timeout_s=1.0) as me:
+        assert me.store.trouble is not None
+        detail = me.store.trouble.detail
+        places = ", ".join(sorted(f"127.0.0.1:{port}" for port in ports))
+        assert ", ".join(sorted(detail.partition("; no answer from ")[2].split(", "))) == places
+        assert detail.startswith("No master found for 'main' by the Sentinels of [redis] url; ")
+
+
 async def test_a_silent_subscription_is_given_up() -> None:
     """A server that hangs does not answer the ping; when it is back, the subscription is new."""
     again = asyncio.Queue[None]()
@@ -367,13 +410,25 @@ async def test_a_silent_subscription_is_given_up() -> None:
         await asyncio.wait_for(again.get(), 3)
 
 
+def listener_of(
+    me: Side, again: asyncio.Queue[None] | None = None, heard: asyncio.Queue[bytes] | None = None
+) -> Listener:
+    """Of ``me``'s wake channel."""
+    return Listener(
+        me.place,
+        f"relay:wake:{me.name}",
+        timeout_s=TIMEOUT_S,
+        heard=(heard or asyncio.Queue()).put_nowait,
+        again=lambda: again.put_nowait(None) if again else None,
+        count=me.counted.append,
+    )
+
+
 @asynccontextmanager
 async def listening(me: Side, again: asyncio.Queue[None] | None = None) -> AsyncIterator[asyncio.Queue[bytes]]:
     """What is pushed to ``me``."""
     heard: asyncio.Queue[bytes] = asyncio.Queue()
-    listener = Listener(
-        me.place, f"relay:wake:{me.name}", heard.put_nowait, lambda: again.put_nowait(None) if again else None
-    )
+    listener = listener_of(me, again, heard)
     me.owner.start("listener", listener.listen_forever())
     await listener.listening.wait()
     yield heard

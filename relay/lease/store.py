@@ -1,6 +1,6 @@
 """The server's side of the boundary: scripts in, answers out, and whether the server can be used at all.
 
-Job: run scripts, several of one tick in one pipeline; own the client library and translate its exceptions, once.
+Job: run scripts, several of one tick in one pipeline; own the client library (`troubles` reads its errors).
 Rules
 - A failed command is no proof: a process that was paused longer than the time-out finds its command failed although
   the answer has long arrived. It is tried once more on a fresh connection (every script may be run twice), and only
@@ -14,9 +14,7 @@ Must not know: lanes, leases, policies.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -24,6 +22,7 @@ from redis import exceptions
 
 from relay.config import masked
 from relay.lease.scripts import PROBE
+from relay.lease.troubles import Down, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,41 +38,6 @@ MAX_IN_FLIGHT: Final = 8
 MAX_PIPELINE: Final = 128
 PROBE_S: Final = 0.5
 PROBE_TTL_MS: Final = 5000
-
-_BY_TYPE: Final[Sequence[tuple[type[BaseException], str]]] = (
-    (TimeoutError, "timeout"),
-    (exceptions.TimeoutError, "timeout"),
-    (exceptions.AuthenticationError, "auth"),
-    (exceptions.AuthorizationError, "auth"),
-    (exceptions.BusyLoadingError, "loading"),
-    (exceptions.MasterDownError, "cluster"),
-    (exceptions.ClusterError, "cluster"),
-    (exceptions.RedisClusterException, "cluster"),
-    (exceptions.ConnectionError, "connection"),
-    (OSError, "connection"),
-    (exceptions.ReadOnlyError, "readonly"),
-    (exceptions.OutOfMemoryError, "oom"),
-    (exceptions.NoPermissionError, "auth"),
-)
-"""The first that fits."""
-
-_BY_WORD: Final = {
-    "READONLY": "readonly", "MISCONF": "readonly", "NOREPLICAS": "readonly", "OOM": "oom", "NOAUTH": "auth",
-    "NOPERM": "auth", "WRONGPASS": "auth", "LOADING": "loading", "MASTERDOWN": "cluster", "CLUSTERDOWN": "cluster",
-    "BUSY": "busy",
-}  # fmt: skip
-"""The server's own word, wherever it stands: Redis 6 wraps what happens inside a script in a text of its own."""
-
-_WORD: Final = re.compile(rf"\b({'|'.join(_BY_WORD)})\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Down:
-    """No answer, and none to be had for now. ``reason`` is a label of the metric."""
-
-    reason: str
-    detail: str
-
 
 Result = list[bytes] | Down
 
@@ -224,7 +188,7 @@ class Store:
             return error
 
     def _down(self, error: Exception) -> Down:
-        down = Down(_reason(error), f"{type(error).__name__}: {error}")
+        down = trouble(error, self._timeout_s)
         self._count(down.reason)
         return down
 
@@ -260,9 +224,3 @@ class Store:
 def _finish(job: _Job, result: Result) -> None:
     if not job.done.done():
         job.done.set_result(result)
-
-
-def _reason(error: Exception) -> str:
-    if word := _WORD.search(str(error)):
-        return _BY_WORD[word[0]]
-    return next((reason for kind, reason in _BY_TYPE if isinstance(error, kind)), "other")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from relay.lanes import ASK, SLEEP, Go, Pass, Rest
 from relay.lease.keeper import NEVER, Keeper, Need, State
 from relay.lease.protocol import UNKNOWN, Enter, Garbled, Held, read_answer
-from relay.lease.store import Down
+from relay.lease.troubles import Down
 
 if TYPE_CHECKING:
     from relay.lanes import Lane, Step

@@ -91,7 +91,14 @@ class Tier:
         )
         self.store.changed = self._changed
         self.store.renewed = self._doubt_all
-        self._listener = Listener(place, wake + self._instance, self._heard, self._doubt_all)
+        self._listener = Listener(
+            place,
+            wake + self._instance,
+            timeout_s=self._timeout_s,
+            heard=self._heard,
+            again=self._doubt_all,
+            count=self._count_error,
+        )
         self._wake = wake
         self._tenures: dict[bytes, Tenure] = {}
         self._forgotten = asyncio.Event()
@@ -145,10 +152,12 @@ class Tier:
 
     async def check(self) -> Readiness:
         """For /readyz."""
-        if self.store.trouble is None:
-            return Readiness("one order over all instances")
-        means = "each instance orders for itself" if self._local else "submissions are refused"
-        return Readiness(f"Redis is gone ({self.store.trouble.detail}): {means} ([redis] on_loss)")
+        if self.store.trouble is not None:
+            means = "each instance orders for itself" if self._local else "submissions are refused"
+            return Readiness(f"Redis is gone ({self.store.trouble.detail}): {means} ([redis] on_loss)")
+        if self._listener.trouble is not None:
+            return Readiness(f"pushes do not arrive: hand-offs wait for a poll ({self._listener.trouble.detail})")
+        return Readiness("one order over all instances")
 
     # What the turns ask.
 
