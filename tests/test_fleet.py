@@ -314,6 +314,47 @@ async def test_by_arrival_a_lane_goes_round(server: RedisServer) -> None:
         assert all(relay.metrics.lease_acquisitions.collect() for relay in fleet.relays)
 
 
+@pytest.mark.parametrize("on_loss", ["local", "refuse"])
+@over_a_server
+async def test_what_another_wrote_at_a_sender_is_no_trouble_of_the_others(server: RedisServer, on_loss: str) -> None:
+    """The policy holds for that sender alone, is named, and ends when the keys can be used again."""
+    spoilt, lane = 1, f"relay:{{1337:{FUNDED[1].address.lower()}}}:lane"
+    async with Fleet(2, server=server, redis={"on_loss": on_loss}) as fleet:
+        await server.admin.set(lane, "x")
+        answers = await asyncio.gather(fleet.burst(1, 20), fleet.relays[0].send(signed(0, who=spoilt)))
+        assert refused(answers[0]) == []
+        fleet.assert_order()
+        assert ("result" in answers[1]) == (on_loss == "local")
+        tier = fleet.relays[0].tier
+        assert tier is not None
+        assert tier.store.up
+        assert "another program writes to keys of senders" in (await tier.check()).detail
+
+        await server.admin.delete(lane)
+        await left(fleet)
+        assert (await tier.check()).detail == "one order over all instances"
+        first = int(on_loss == "local")
+        answers = [await fleet.relays[n % 2].send(signed(first + n, who=spoilt)) for n in range(4)]
+        assert refused(answers) == []
+        assert await server.admin.hget(lane, "n") == str(first + 4)
+
+
+@over_a_server
+async def test_a_burst_over_a_key_that_is_spoilt_in_its_midst(server: RedisServer) -> None:
+    """What is under way is answered, by the policy; afterwards the order over all instances is whole again."""
+    lane = f"relay:{{1337:{FUNDED[0].address.lower()}}}:lane"
+    async with Fleet(1, server=server) as fleet:
+        bursting = asyncio.gather(fleet.burst(1, 60))
+        await fleet.node.until(lambda: fleet.node.arrivals.total >= 10)
+        await server.admin.set(lane, "x")
+        (answers,) = await bursting
+        assert refused(answers) == []
+        await server.admin.delete(lane)
+        await left(fleet)
+        assert refused(await fleet.burst(1, 20, first=60)) == []
+        fleet.assert_order()
+
+
 @over_a_server
 async def test_prefixes_keep_deployments_apart(server: RedisServer) -> None:
     """Keys and channels of two deployments on one server have nothing in common."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import pytest_asyncio
 import structlog
 
@@ -17,14 +18,12 @@ from relay.lease.listener import Listener
 from relay.lease.places import Place
 from relay.lease.protocol import Enter, Leave, Renew, Yours, read_answer, read_push
 from relay.lease.store import Result, Store
-from relay.lease.troubles import Down
+from relay.lease.troubles import Down, Spoilt
 from relay.tasks import TaskOwner
 from tests.redis_server import SERVERS, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    import pytest
 
 TIMEOUT_S = 0.2
 LANE = "relay:{1:0xaa}"
@@ -58,11 +57,11 @@ class Side:
 
     async def enter(self, registration: int, head: int = 0, known: int = 0, lane: str = LANE) -> Any:
         words = await self.say(Enter(registration, head, known, gap=False, seen=0), lane)
-        return words if isinstance(words, Down) else read_answer(words)
+        return words if isinstance(words, Down | Spoilt) else read_answer(words)
 
     async def leave(self, registration: int, fence: int, next_: int = -1, lane: str = LANE) -> Any:
         words = await self.say(Leave(registration, fence, next_), lane)
-        return words if isinstance(words, Down) else read_answer(words)
+        return words if isinstance(words, Down | Spoilt) else read_answer(words)
 
 
 @asynccontextmanager
@@ -303,6 +302,31 @@ async def test_the_rights_that_the_documentation_names_are_enough(server: RedisS
         await a.leave(2, lease.fence, 1)
         assert (await heard.get()).startswith(b"grant ")
         assert a.counted == b.counted == []
+
+
+async def test_the_probe_misses_each_right_that_a_lane_needs(server: RedisServer) -> None:
+    """Else the server would be back at each probe, and gone at the next lane."""
+    url = server.url.replace("//", "//relay:secret@")
+    for right in ("time", "set", "get", "pttl", "del", "hset", "hdel", "hgetall", "pexpire", "publish"):
+        await server.say(f"ACL SETUSER relay reset on >secret ~* &* +@all -{right}")
+        async with side(url) as me:
+            assert me.store.trouble is not None, right
+            assert me.store.trouble.reason == "auth", me.store.trouble
+
+
+@pytest.mark.parametrize("value", ["list", "place"])
+async def test_what_another_wrote_at_a_lane_concerns_that_lane_alone(server: RedisServer, value: str) -> None:
+    """A key of another type, or a place that cannot be read: no trouble of the server, none of the other lanes."""
+    async with side(server.url) as me:
+        if value == "list":
+            await server.say(f"RPUSH {LANE}:lane x")
+        else:
+            await server.say(f"HSET {LANE}:lane w:other x")
+        found, other = await asyncio.gather(me.enter(1), me.enter(1, lane="relay:{1:0xbb}"))
+        assert isinstance(found, Spoilt)
+        assert isinstance(other, Yours)
+        assert me.store.up
+        assert me.counted == ["other"]
 
 
 async def test_over_a_unix_socket(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Rules
   then the server counts as gone. So whoever meets a failure waits at most two time-outs.
 - Gone, everything is answered at once; a probe that writes (a read-only or full server answers PING) finds out when it
   is back.
+- An error that concerns the keys of one lane (`Spoilt`) is that lane's alone: it says nothing about the server.
 - A connection that had to be made anew may lead to another server: whoever holds something hears of it (``renewed``).
 Must not know: lanes, leases, policies.
 """
@@ -22,7 +23,7 @@ from redis import exceptions
 
 from relay.config import masked
 from relay.lease.scripts import PROBE
-from relay.lease.troubles import Down, trouble
+from relay.lease.troubles import Down, Spoilt, spoilt, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ MAX_PIPELINE: Final = 128
 PROBE_S: Final = 0.5
 PROBE_TTL_MS: Final = 5000
 
-Result = list[bytes] | Down
+Result = list[bytes] | Down | Spoilt
 
 
 class _Job:
@@ -159,7 +160,7 @@ class Store:
                     replies[number] = await self._eval(jobs[number])
         except Exception as error:  # noqa: BLE001 - whatever the library raises, somebody waits for an answer
             return [self._down(error)] * len(jobs)
-        return [self._down(reply) if isinstance(reply, Exception) else reply for reply in replies]
+        return [self._failed(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
     async def _evalsha(self, jobs: list[_Job]) -> list[Any]:
         if len(jobs) == 1:
@@ -186,6 +187,10 @@ class Store:
             return await self._client.eval(job.script.text, len(job.keys), *job.keys, *job.arguments)
         except exceptions.ResponseError as error:
             return error
+
+    def _failed(self, error: Exception) -> Down | Spoilt:
+        down = self._down(error)
+        return Spoilt(down.detail) if spoilt(error) else down
 
     def _down(self, error: Exception) -> Down:
         down = trouble(error, self._timeout_s)

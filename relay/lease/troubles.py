@@ -36,11 +36,15 @@ _BY_TYPE: Final[Sequence[tuple[type[BaseException], str]]] = (
 _BY_WORD: Final = {
     "READONLY": "readonly", "MISCONF": "readonly", "NOREPLICAS": "readonly", "OOM": "oom", "NOAUTH": "auth",
     "NOPERM": "auth", "WRONGPASS": "auth", "LOADING": "loading", "MASTERDOWN": "cluster", "CLUSTERDOWN": "cluster",
-    "BUSY": "busy",
+    "BUSY": "busy", "ACL failure in script": "auth", "The user executing the script": "auth",
 }  # fmt: skip
-"""The server's own word, wherever it stands: Redis 6 wraps what happens inside a script in a text of its own."""
+"""The server's own word, wherever it stands: Redis 6 wraps what happens inside a script in a text of its own. A right
+that is missing inside a script has no word, only a sentence (the last one is that of Redis 6)."""
 
 _WORD: Final = re.compile(rf"\b({'|'.join(_BY_WORD)})\b")
+_SPOILT: Final = re.compile(r"\bWRONGTYPE\b|\battempt to (compare|perform|concatenate|index) |\bbad argument #")
+"""A key of another type, or a script that could not read what it found."""
+
 _SENTINEL: Final = re.compile(r"\bhost=([^,)]+),port=(\d+)")
 
 
@@ -50,6 +54,18 @@ class Down:
 
     reason: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """The server is well, and what stands at the keys of one lane is not the relay's."""
+
+    detail: str
+
+
+def spoilt(error: Exception) -> bool:
+    """Does ``error`` concern the keys that it was met at, and no others?"""
+    return isinstance(error, exceptions.ResponseError) and _SPOILT.search(str(error)) is not None
 
 
 def trouble(error: BaseException, timeout_s: float) -> Down:
