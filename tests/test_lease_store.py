@@ -16,7 +16,7 @@ import structlog
 from relay.lease import scripts
 from relay.lease.listener import Listener
 from relay.lease.places import Place
-from relay.lease.protocol import Enter, Leave, Renew, Yours, read_answer, read_push
+from relay.lease.protocol import Enter, Held, Leave, Renew, Yours, read_answer, read_push
 from relay.lease.store import Result, Store
 from relay.lease.troubles import Down, Spoilt
 from relay.tasks import TaskOwner
@@ -327,6 +327,16 @@ async def test_what_another_wrote_at_a_lane_concerns_that_lane_alone(server: Red
         assert isinstance(other, Yours)
         assert me.store.up
         assert me.counted == ["other"]
+
+
+async def test_a_lease_that_never_expires_is_looked_at_once_in_a_poll(server: RedisServer) -> None:
+    """Another program wrote it: whoever waits must not ask again at once, for ever."""
+    async with side(server.url) as me:
+        await server.admin.set(f"{LANE}:lease", "another 5")
+        held = await me.enter(1)
+        assert isinstance(held, Held)
+        assert held.ms == 1000
+        assert (await me.say(Leave(2, 0, -1, 3, 0)))[:2] == [b"held", b"1000"]  # type: ignore[index] # no Down
 
 
 async def test_over_a_unix_socket(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ end
 if holder then
   register(redis.pcall, head, known)
   redis.call('PUBLISH', wake .. holder, table.concat({'want', lane, text(head)}, ' '))
-  return {'held', tostring(redis.call('PTTL', lease_key)), text(e)}
+  return {'held', held_ms(), text(e)}
 end
 
 local own = {instance = me, head = head, since = since}

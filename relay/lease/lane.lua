@@ -128,3 +128,9 @@ end
 local function ms(us)
   return text(math.ceil(math.max(0, us) / 1000))
 end
+
+-- For how long the lease is another's. One without an expiry is not of our making: it is looked at once in a poll.
+local function held_ms()
+  local left = redis.call('PTTL', lease_key)
+  return left < 0 and ms(poll) or text(left)
+end

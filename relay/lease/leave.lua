@@ -18,7 +18,7 @@ end
 local call = mine and redis.call or redis.pcall
 if head >= 0 then register(call, head, known) else unregister(call) end
 local e = expected(known)
-if held then return head >= 0 and {'held', tostring(redis.call('PTTL', lease_key)), text(e)} or {'done'} end
+if held then return head >= 0 and {'held', held_ms(), text(e)} or {'done'} end
 
 if head >= 0 then
   waiters[#waiters + 1] = {instance = me, reg = registration, at = t, head = head, known = known, since = since}
