@@ -167,6 +167,15 @@ def refused(answers: list[Any]) -> list[Any]:
     return [answer["error"] for answer in answers if "error" in answer]
 
 
+async def left(fleet: Fleet) -> None:
+    """Wait until nobody holds or wants a lane."""
+    for relay in fleet.relays:
+        assert relay.tier is not None
+        while relay.tier._tenures:
+            relay.tier._forgotten.clear()
+            await relay.tier._forgotten.wait()
+
+
 def over_a_server(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run ``test`` on the loop that relays use, with a server of its own as its first argument."""
 

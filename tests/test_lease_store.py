@@ -5,76 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import pytest_asyncio
-import structlog
 
-from relay.lease import scripts
-from relay.lease.listener import Listener
-from relay.lease.places import Place
-from relay.lease.protocol import Enter, Held, Leave, Renew, Yours, read_answer, read_push
-from relay.lease.store import Result, Store
-from relay.lease.troubles import Down, Spoilt
-from relay.tasks import TaskOwner
+from relay.lease.protocol import Enter, Leave, Renew, Yours, read_push
+from relay.lease.troubles import Down
+from tests.lease_side import LANE, TIMEOUT_S, listening, side
 from tests.redis_server import SERVERS, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-TIMEOUT_S = 0.2
-LANE = "relay:{1:0xaa}"
-SCRIPTS = {Enter: scripts.ENTER, Renew: scripts.RENEW, Leave: scripts.LEAVE}
-
-
-class Side:
-    """One instance's store, and shorthands for what it says."""
-
-    def __init__(self, url: str, name: str = "me", timeout_s: float = TIMEOUT_S) -> None:
-        self.faults: list[str] = []
-        self.counted: list[str] = []
-        self.owner = TaskOwner("test", lambda name, error: self.faults.append(f"{name}: {error!r}"))
-        self.place = Place(url, timeout_s)
-        self.name = name
-        self.store = Store(
-            self.place,
-            url=url,
-            probe=(f"relay:probe:{name}", f"relay:wake:{name}"),
-            timeout_s=timeout_s,
-            owner=self.owner,
-            count=self.counted.append,
-        )
-        self.changes: asyncio.Queue[bool] = asyncio.Queue()
-        self.store.changed = lambda: self.changes.put_nowait(self.store.up)
-
-    async def say(self, command: Enter | Renew | Leave, lane: str = LANE) -> Result:
-        common = ("relay:wake:", "1:0xaa", self.name, command.registration, 5000, 1_000_000, 400_000, 0)
-        keys = [f"{lane}:lease", f"{lane}:lane"]
-        return await self.store.run(SCRIPTS[type(command)], keys, [*common, *command.arguments])
-
-    async def enter(self, registration: int, head: int = 0, known: int = 0, lane: str = LANE) -> Any:
-        words = await self.say(Enter(registration, head, known, gap=False, seen=0), lane)
-        return words if isinstance(words, Down | Spoilt) else read_answer(words)
-
-    async def leave(self, registration: int, fence: int, next_: int = -1, lane: str = LANE) -> Any:
-        words = await self.say(Leave(registration, fence, next_), lane)
-        return words if isinstance(words, Down | Spoilt) else read_answer(words)
-
-
-@asynccontextmanager
-async def side(url: str, name: str = "me", timeout_s: float = TIMEOUT_S) -> AsyncIterator[Side]:
-    """A store that has been started."""
-    made = Side(url, name, timeout_s)
-    await made.store.start()
-    try:
-        yield made
-    finally:
-        await made.owner.close()
-        await made.store.close()
-        assert made.faults == []
+    import pytest
 
 
 @pytest_asyncio.fixture(params=SERVERS)
@@ -304,41 +248,6 @@ async def test_the_rights_that_the_documentation_names_are_enough(server: RedisS
         assert a.counted == b.counted == []
 
 
-async def test_the_probe_misses_each_right_that_a_lane_needs(server: RedisServer) -> None:
-    """Else the server would be back at each probe, and gone at the next lane."""
-    url = server.url.replace("//", "//relay:secret@")
-    for right in ("time", "set", "get", "pttl", "del", "hset", "hdel", "hgetall", "pexpire", "publish"):
-        await server.say(f"ACL SETUSER relay reset on >secret ~* &* +@all -{right}")
-        async with side(url) as me:
-            assert me.store.trouble is not None, right
-            assert me.store.trouble.reason == "auth", me.store.trouble
-
-
-@pytest.mark.parametrize("value", ["list", "place"])
-async def test_what_another_wrote_at_a_lane_concerns_that_lane_alone(server: RedisServer, value: str) -> None:
-    """A key of another type, or a place that cannot be read: no trouble of the server, none of the other lanes."""
-    async with side(server.url) as me:
-        if value == "list":
-            await server.say(f"RPUSH {LANE}:lane x")
-        else:
-            await server.say(f"HSET {LANE}:lane w:other x")
-        found, other = await asyncio.gather(me.enter(1), me.enter(1, lane="relay:{1:0xbb}"))
-        assert isinstance(found, Spoilt)
-        assert isinstance(other, Yours)
-        assert me.store.up
-        assert me.counted == ["other"]
-
-
-async def test_a_lease_that_never_expires_is_looked_at_once_in_a_poll(server: RedisServer) -> None:
-    """Another program wrote it: whoever waits must not ask again at once, for ever."""
-    async with side(server.url) as me:
-        await server.admin.set(f"{LANE}:lease", "another 5")
-        held = await me.enter(1)
-        assert isinstance(held, Held)
-        assert held.ms == 1000
-        assert (await me.say(Leave(2, 0, -1, 3, 0)))[:2] == [b"held", b"1000"]  # type: ignore[index] # no Down
-
-
 async def test_over_a_unix_socket(tmp_path: Path) -> None:
     """``unix:///PATH``."""
     path = tmp_path / "s"
@@ -392,47 +301,6 @@ async def test_a_subscription_that_was_cut_comes_back_and_says_so(server: RedisS
         assert await heard.get() == b"want x 1"
 
 
-async def test_a_right_to_subscribe_that_is_missing_is_told_once(server: RedisServer) -> None:
-    """One warning, one line when it heals; each failure is counted; commands go on."""
-    await server.say("ACL SETUSER relay on >secret ~* resetchannels &relay:* +@all -subscribe")
-    async with side(server.url.replace("//", "//relay:secret@")) as me:
-        with structlog.testing.capture_logs() as lines:
-            listener, again = listener_of(me), asyncio.Event()
-            listener._again = again.set
-            me.owner.start("listener", listener.listen_forever())
-            while len(me.counted) < 2:  # noqa: ASYNC110 - counted by a callback
-                await asyncio.sleep(0.02)
-            assert "subscribe" in str(listener.trouble)
-            assert isinstance(await me.enter(1), Yours)
-            await server.say("ACL SETUSER relay +subscribe")
-            await again.wait()
-        assert listener.trouble is None
-        assert set(me.counted) == {"auth"}
-        assert [(line["log_level"], line["event"]) for line in lines] == [
-            ("warning", "pushes do not arrive: hand-offs wait for a poll"),
-            ("info", "pushes arrive again"),
-        ]
-
-
-async def test_no_trouble_is_told_in_the_words_of_python() -> None:
-    """A hang has its limit, and Sentinels that do not answer their addresses: no repr of a client."""
-    async with RedisServer() as server, side(server.url) as me:
-        server.pause()
-        gone = await me.enter(1)
-        assert isinstance(gone, Down)
-        assert gone.detail == "no answer within 200 ms"
-        server.resume()
-        await me.changes.get()
-    ports = free_port(), free_port()
-    url = f"redis+sentinel://:secret@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/main"
-    async with side(url, timeout_s=1.0) as me:
-        assert me.store.trouble is not None
-        detail = me.store.trouble.detail
-        places = ", ".join(sorted(f"127.0.0.1:{port}" for port in ports))
-        assert ", ".join(sorted(detail.partition("; no answer from ")[2].split(", "))) == places
-        assert detail.startswith("No master found for 'main' by the Sentinels of [redis] url; ")
-
-
 async def test_a_silent_subscription_is_given_up() -> None:
     """A server that hangs does not answer the ping; when it is back, the subscription is new."""
     again = asyncio.Queue[None]()
@@ -442,27 +310,3 @@ async def test_a_silent_subscription_is_given_up() -> None:
         await asyncio.get_running_loop().run_in_executor(None, time.sleep, 2.5)
         server.resume()
         await asyncio.wait_for(again.get(), 3)
-
-
-def listener_of(
-    me: Side, again: asyncio.Queue[None] | None = None, heard: asyncio.Queue[bytes] | None = None
-) -> Listener:
-    """Of ``me``'s wake channel."""
-    return Listener(
-        me.place,
-        f"relay:wake:{me.name}",
-        timeout_s=TIMEOUT_S,
-        heard=(heard or asyncio.Queue()).put_nowait,
-        again=lambda: again.put_nowait(None) if again else None,
-        count=me.counted.append,
-    )
-
-
-@asynccontextmanager
-async def listening(me: Side, again: asyncio.Queue[None] | None = None) -> AsyncIterator[asyncio.Queue[bytes]]:
-    """What is pushed to ``me``."""
-    heard: asyncio.Queue[bytes] = asyncio.Queue()
-    listener = listener_of(me, again, heard)
-    me.owner.start("listener", listener.listen_forever())
-    await listener.listening.wait()
-    yield heard
