@@ -97,7 +97,7 @@ class Relay:
 
 
 class Fleet:
-    """``async with Fleet(2) as fleet``. ``server`` None: relays without Redis."""
+    """``async with Fleet(2) as fleet``. ``server`` None: no Redis. ``lease_ms``: one, or one for each in turn."""
 
     def __init__(
         self,
@@ -105,22 +105,29 @@ class Fleet:
         node: NodeSettings = STRICT,
         *,
         server: RedisServer | None,
-        lease_ms: int = 2000,
+        lease_ms: int | tuple[int, ...] = 2000,
         **tables: Mapping[str, Any],
     ) -> None:
         self.count = count
         self.node = DevNode(node)
         self.server = server
-        patient = {"timeout_ms": min(500, lease_ms // 4)}  # a busy machine is no dead server
-        redis = {"url": server.url, "lease_ms": lease_ms, **patient} if server else {}
-        self.tables: dict[str, Mapping[str, Any]] = {**tables, "redis": {**redis, **tables.get("redis", {})}}
+        self.leases = lease_ms if isinstance(lease_ms, tuple) else (lease_ms,)
+        self.tables = tables
         self.relays: list[Relay] = []
 
     async def __aenter__(self) -> Self:
         await self.node.start()
-        for _ in range(self.count):
-            self.relays.append(await Relay(self.node, self.tables).start())
+        for number in range(self.count):
+            self.relays.append(await Relay(self.node, self._tables(number)).start())
         return self
+
+    def _tables(self, number: int) -> Mapping[str, Mapping[str, Any]]:
+        if self.server is None:
+            return self.tables
+        lease_ms = self.leases[number % len(self.leases)]
+        patient = {"timeout_ms": min(500, lease_ms // 4)}  # a busy machine is no dead server
+        redis = {"url": self.server.url, "lease_ms": lease_ms, **patient}
+        return {**self.tables, "redis": {**redis, **self.tables.get("redis", {})}}
 
     async def __aexit__(self, *_: object) -> None:
         self.node.release()
@@ -158,6 +165,15 @@ def order(first: int, count: int, swap: bool, randomly: random.Random) -> list[i
 def refused(answers: list[Any]) -> list[Any]:
     """The answers that are errors."""
     return [answer["error"] for answer in answers if "error" in answer]
+
+
+async def left(fleet: Fleet) -> None:
+    """Wait until nobody holds or wants a lane."""
+    for relay in fleet.relays:
+        assert relay.tier is not None
+        while relay.tier._tenures:
+            relay.tier._forgotten.clear()
+            await relay.tier._forgotten.wait()
 
 
 def over_a_server(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

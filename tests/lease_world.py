@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lupa import lua51
@@ -20,7 +20,7 @@ from relay.lease.keeper import Keeper, Need, State, Timing
 from relay.lease.protocol import Enter, Leave, Renew, Yours, read_answer, read_push
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from relay.lease.protocol import Command
 
@@ -143,6 +143,7 @@ class Instance:
     """One process: a keeper, its lane's tickets, and what travels between it and the server."""
 
     name: str
+    timing: Timing
     keeper: Keeper
     tickets: list[Ticket] = field(default_factory=list)
     known: int = 0
@@ -164,10 +165,11 @@ class Arrival:
 
 
 class World:
-    """Everything around one lane. Moves only when told."""
+    """Everything around one lane. Moves only when told. ``leases``: the lengths that instances count on, in turn."""
 
-    def __init__(self, count: int = 2, timing: Timing | None = None) -> None:
-        self.timing = timing or Timing(lease_s=1.0, window_s=0.4, poll_s=0.3)
+    def __init__(self, count: int = 2, leases: Sequence[float] = (1.0,)) -> None:
+        self.timing = Timing(lease_s=leases[0], window_s=0.4, poll_s=0.3)
+        self._leases = itertools.cycle(leases)
         self.server = FakeServer()
         self._names = itertools.count()
         self._numbers = itertools.count(1)
@@ -187,7 +189,8 @@ class World:
         """A process starts."""
         name = f"i{next(self._names)}"
         self.server.subscribed.add(WAKE + name)
-        return Instance(name, Keeper(self.timing, self._numbers, lambda: 0.5))
+        timing = replace(self.timing, lease_s=next(self._leases))
+        return Instance(name, timing, Keeper(timing, self._numbers, lambda: 0.5))
 
     # What instances do.
 
@@ -246,7 +249,7 @@ class World:
     def execute(self, instance: Instance, command: Command) -> list[bytes]:
         """Run it, and look at what it did."""
         before, holder = self.server.lane, self.server.holder
-        timing = self.timing
+        timing = instance.timing
         common = (
             WAKE, NAME, instance.name, command.registration, round(timing.lease_s * 1000), round(timing.poll_s * 1e6),
             round(timing.window_s * 1e6), 0,
@@ -367,7 +370,7 @@ class World:
         heads = []
         for name, place in lane.items():
             if name.startswith("w:") and name != f"w:{but.name}":
-                _, at, head, _, _ = map(int, place.split())
+                _, at, head, *_ = map(int, place.split())
                 if head >= 0 and round(self.now * 1e6) - at < round(2.5e6 * self.timing.poll_s):
                     heads.append(head)
         return heads

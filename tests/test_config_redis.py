@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from relay.config import ConfigFault, check, doubts
+from relay.lease.places import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def redis(**options: Any) -> Any:
@@ -17,7 +21,7 @@ def redis(**options: Any) -> Any:
 @pytest.mark.parametrize(
     "url",
     [
-        "redis://h:6379/1", "redis://user:secret@h", "rediss://h?ssl_ca_certs=/ca.pem", "redis://[::1]:6379",
+        "redis://h:6379/1", "redis://user:secret@h", "rediss://h?ssl_cert_reqs=none", "redis://[::1]:6379",
         "unix:///run/redis.sock", "unix://user:secret@/run/redis.sock?db=2", "redis+sentinel://a,b:26380/main",
         "redis+sentinel://:secret@a/main/3", "redis+cluster://a:7000,b:7001",
     ],
@@ -46,11 +50,61 @@ def test_a_url_may_not_say_what_options_say(key: str) -> None:
         redis(url=f"redis://h?{key}=1")
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://h:99999", "the port 99999 is not one from 1 to 65535"),
+        ("redis://h:0", "the port 0 is not"),
+        ("redis+sentinel://a,b:65536/main", "the port 65536 is not"),
+        ("redis+cluster://a:7000,[::1]:70000", "the port 70000 is not"),
+        ("redis://h?db=xyz", "db in its query must be a number, not 'xyz'"),
+        ("redis://h?db=", "db in its query must be a number"),
+        ("redis://h?db=1&db=2", "holds db twice"),
+        ("redis://h?ssl_ca_certs=x", "may hold db, client_name: TLS takes rediss://"),
+        ("unix:///s?ssl_ca_certs=x", "may hold db, client_name: TLS takes rediss://"),
+        ("redis://h?timeout=1", "may hold db, client_name: the relay sets the rest itself, time-outs by"),
+        ("redis+sentinel://a/main?db=1", "may hold client_name: this form has no place for it"),
+        ("redis+cluster://a?client_name=x", "may hold none: this form has no place for it"),
+        ("rediss://h?ssl_cert_reqs=banana", "ssl_cert_reqs in its query must be none, optional or required, not"),
+        ("rediss://h?ssl_check_hostname=maybe", "must be true or false, not 'maybe'"),
+        ("rediss://h?ssl_ca_certs=/nope.pem", "ssl_ca_certs in its query must be a file that can be read, not"),
+        ("rediss://h?ssl_certfile=/", "must be a file that can be read"),
+        ("rediss://h?ssl_ca_path=/nope", "must be a directory"),
+        ("rediss://h?client_name=a%20b", "must be a name without spaces"),
+    ],
+)  # fmt: skip
+def test_what_could_not_work_is_a_fault_before_the_start(url: str, words: str) -> None:
+    """Not a traceback, and not a server that counts as gone for ever; the credentials are not shown."""
+    with pytest.raises(ConfigFault) as fault:
+        redis(url=url.replace("://", "://user:S3CRET@", 1))
+    assert str(fault.value).startswith("redis.url: ")
+    assert words in str(fault.value)
+    assert "S3CRET" not in str(fault.value)
+
+
+def test_a_client_is_made_of_every_url_that_passes(tmp_path: Path) -> None:
+    """What the check lets through, the library takes."""
+    pem = tmp_path / "ca.pem"
+    pem.write_text("")
+    tls = f"ssl_ca_certs={pem}&ssl_ca_path={tmp_path}&ssl_certfile={pem}&ssl_keyfile={pem}&ssl_password=x"
+    for url in (
+        "redis://h:65535/1?client_name=x", f"rediss://h?{tls}&ssl_cert_reqs=none&ssl_check_hostname=False&db=3",
+        "unix:///s?db=2", "redis+sentinel://a:1,b/main/2?client_name=x", "redis+cluster://a:1,b",
+    ):  # fmt: skip
+        place = Place(redis(url=url).redis.url, 0.1)
+        assert place.client() is not place.listening(0)
+
+
 def test_no_fault_shows_the_password() -> None:
     """Nor does a repr."""
     with pytest.raises(ConfigFault) as fault:
         redis(url="redis://:secret@a,b")
     assert "secret" not in str(fault.value)
+    for unescaped in ("redis://u:1?secret@h", "redis://u:99999#secret@h", "redis://u:1?a=secret@h"):
+        with pytest.raises(ConfigFault, match="is not a URL of the form") as fault:
+            redis(url=unescaped)
+        assert "secret" not in str(fault.value)
+        assert "99999" not in str(fault.value)
     assert "secret" not in repr(redis(url="redis://:secret@a"))
 
 

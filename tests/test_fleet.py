@@ -13,7 +13,7 @@ from relay.devnode.keys import FUNDED
 from relay.telemetry.metrics import Metrics
 from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
-from tests.fleet import Fleet, over_a_server, refused
+from tests.fleet import Fleet, left, over_a_server, refused
 from tests.redis_server import RedisServer
 from tests.stand import signed
 
@@ -360,15 +360,6 @@ async def test_a_node_that_lost_transactions_gets_them_again(server: RedisServer
         assert refused([await fleet.relays[1].send(signed(nonce)) for nonce in range(3)]) == []
         lane = await server.admin.hgetall("relay:{1337:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266}:lane")
         assert int(lane["n"]) in (3, 4)
-
-
-async def left(fleet: Fleet) -> None:
-    """Wait until nobody holds or wants a lane."""
-    for relay in fleet.relays:
-        assert relay.tier is not None
-        while relay.tier._tenures:
-            relay.tier._forgotten.clear()
-            await relay.tier._forgotten.wait()
 
 
 async def back(fleet: Fleet) -> None:

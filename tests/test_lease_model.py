@@ -25,6 +25,8 @@ FAULTS = {
     "lose_push": 3, "lose": 4, "lose_executed": 2, "repeat": 3, "late": 6, "crash": 1
 }  # fmt: skip
 NONCES = 40
+LEASES = ((1.0,), (0.2, 2.0), (2.0, 0.2))
+"""Instances may be configured differently."""
 
 
 class Storm:
@@ -32,7 +34,7 @@ class Storm:
 
     def __init__(self, seed: int, count: int, faults: int) -> None:
         self.random = random.Random(seed)
-        self.world = World(count)
+        self.world = World(count, leases=self.random.choice(LEASES))
         self.paused: set[int] = set()
         self.next_nonce = 0
         weights = CALM | {name: weight * faults for name, weight in FAULTS.items()}

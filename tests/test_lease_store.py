@@ -5,75 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_asyncio
 
-from relay.lease import scripts
-from relay.lease.listener import Listener
-from relay.lease.places import Place
-from relay.lease.protocol import Enter, Leave, Renew, Yours, read_answer, read_push
-from relay.lease.store import Down, Result, Store
-from relay.tasks import TaskOwner
+from relay.lease.protocol import Enter, Leave, Renew, Yours, read_push
+from relay.lease.troubles import Down
+from tests.lease_side import LANE, TIMEOUT_S, listening, side
 from tests.redis_server import SERVERS, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import pytest
-
-TIMEOUT_S = 0.2
-LANE = "relay:{1:0xaa}"
-SCRIPTS = {Enter: scripts.ENTER, Renew: scripts.RENEW, Leave: scripts.LEAVE}
-
-
-class Side:
-    """One instance's store, and shorthands for what it says."""
-
-    def __init__(self, url: str, name: str = "me", timeout_s: float = TIMEOUT_S) -> None:
-        self.faults: list[str] = []
-        self.counted: list[str] = []
-        self.owner = TaskOwner("test", lambda name, error: self.faults.append(f"{name}: {error!r}"))
-        self.place = Place(url, timeout_s)
-        self.name = name
-        self.store = Store(
-            self.place,
-            url=url,
-            probe=(f"relay:probe:{name}", f"relay:wake:{name}"),
-            timeout_s=timeout_s,
-            owner=self.owner,
-            count=self.counted.append,
-        )
-        self.changes: asyncio.Queue[bool] = asyncio.Queue()
-        self.store.changed = lambda: self.changes.put_nowait(self.store.up)
-
-    async def say(self, command: Enter | Renew | Leave, lane: str = LANE) -> Result:
-        common = ("relay:wake:", "1:0xaa", self.name, command.registration, 5000, 1_000_000, 400_000, 0)
-        keys = [f"{lane}:lease", f"{lane}:lane"]
-        return await self.store.run(SCRIPTS[type(command)], keys, [*common, *command.arguments])
-
-    async def enter(self, registration: int, head: int = 0, known: int = 0, lane: str = LANE) -> Any:
-        words = await self.say(Enter(registration, head, known, gap=False, seen=0), lane)
-        return words if isinstance(words, Down) else read_answer(words)
-
-    async def leave(self, registration: int, fence: int, next_: int = -1, lane: str = LANE) -> Any:
-        words = await self.say(Leave(registration, fence, next_), lane)
-        return words if isinstance(words, Down) else read_answer(words)
-
-
-@asynccontextmanager
-async def side(url: str, name: str = "me", timeout_s: float = TIMEOUT_S) -> AsyncIterator[Side]:
-    """A store that has been started."""
-    made = Side(url, name, timeout_s)
-    await made.store.start()
-    try:
-        yield made
-    finally:
-        await made.owner.close()
-        await made.store.close()
-        assert made.faults == []
 
 
 @pytest_asyncio.fixture(params=SERVERS)
@@ -365,15 +310,3 @@ async def test_a_silent_subscription_is_given_up() -> None:
         await asyncio.get_running_loop().run_in_executor(None, time.sleep, 2.5)
         server.resume()
         await asyncio.wait_for(again.get(), 3)
-
-
-@asynccontextmanager
-async def listening(me: Side, again: asyncio.Queue[None] | None = None) -> AsyncIterator[asyncio.Queue[bytes]]:
-    """What is pushed to ``me``."""
-    heard: asyncio.Queue[bytes] = asyncio.Queue()
-    listener = Listener(
-        me.place, f"relay:wake:{me.name}", heard.put_nowait, lambda: again.put_nowait(None) if again else None
-    )
-    me.owner.start("listener", listener.listen_forever())
-    await listener.listening.wait()
-    yield heard

@@ -2,20 +2,23 @@
 
 Job: which URLs there are, and which settings go together. An error only where ordering could not work; what merely
 looks unwise is a doubt, which is logged at start.
-Rules: a URL must not say what an option says: the library lets its query beat everything else.
+Rules: a URL must not say what an option says: the library lets its query beat everything else. What a URL says is read
+here, for the library finds out at start with a traceback, or only when it connects, again and again.
 Must not know: the client library.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from relay.config.values import ConfigFault, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from urllib.parse import SplitResult
 
     from relay.config.options import Redis, Settings
@@ -34,8 +37,35 @@ is slow once would cost leases that are in use."""
 UNWISE_TIMEOUT_MS: Final = 2000
 UNWISE_LEASE_MS: Final = 1000
 
-_QUERY: Final = re.compile(r"db|client_name|ssl_(ca_certs|ca_path|certfile|keyfile|password|cert_reqs|check_hostname)")
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+
+def _readable(name: str) -> bool:
+    return "\0" not in name and Path(name).is_file() and os.access(name, os.R_OK)
+
+
+_FILE: Final = "a file that can be read"
+_QUERY: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
+    "db": (re.compile(r"[0-9]{1,9}").fullmatch, "a number"),
+    "client_name": (re.compile(r"[!-~]+").fullmatch, "a name without spaces"),
+    "ssl_ca_certs": (_readable, _FILE),
+    "ssl_ca_path": (lambda name: "\0" not in name and Path(name).is_dir(), "a directory"),
+    "ssl_certfile": (_readable, _FILE),
+    "ssl_keyfile": (_readable, _FILE),
+    "ssl_password": (bool, "a password"),
+    "ssl_cert_reqs": (re.compile(r"none|optional|required").fullmatch, "none, optional or required"),
+    "ssl_check_hostname": (re.compile(r"true|false", re.IGNORECASE).fullmatch, "true or false"),
+}
+"""Key of a query → what its value must be."""
+
+_KEYS: Final[Mapping[str, Sequence[str]]] = {
+    "redis": ("db", "client_name"),
+    "rediss": tuple(_QUERY),
+    "unix": ("db", "client_name"),
+    "redis+sentinel": ("client_name",),
+    "redis+cluster": (),
+}
+
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+MAX_PORT: Final = 65535
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -84,15 +114,38 @@ def _check_url(url: str) -> None:
     form = FORMS.get(parts.scheme)
     if form is None or not _names_a_place(parts):
         raise ConfigFault(f"redis.url: {masked(url)} is not a URL of the form {form or ', '.join(FORMS.values())}")
-    for key, _ in parse_qsl(parts.query, keep_blank_values=True):
-        if not _QUERY.fullmatch(key):
-            raise ConfigFault(
-                f"redis.url: its query holds {key}, which would override the relay's own; time-outs are timeout_ms"
-            )
+    for host in _hosts(parts):
+        if (found := _HOST.fullmatch(host)) and found[2] and not 0 < int(found[2]) <= MAX_PORT:
+            raise ConfigFault(f"redis.url: {masked(url)}: the port {found[2]} is not one from 1 to {MAX_PORT}")
+    seen: set[str] = set()
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        _check_query(parts.scheme, key, value)
+        if key in seen:
+            raise ConfigFault(f"redis.url: its query holds {key} twice")
+        seen.add(key)
+
+
+def _check_query(scheme: str, key: str, value: str) -> None:
+    if key not in _KEYS[scheme]:
+        allowed = ", ".join(_KEYS[scheme]) or "none"
+        if key in _QUERY:
+            why = "TLS takes rediss://" if key.startswith("ssl_") else "this form has no place for it"
+        else:
+            why = "the relay sets the rest itself, time-outs by redis.timeout_ms"
+        raise ConfigFault(f"redis.url: its query holds {key:.40}; a {scheme}:// URL may hold {allowed}: {why}")
+    fits, form = _QUERY[key]
+    if not fits(value):
+        raise ConfigFault(f"redis.url: {key} in its query must be {form}, not {value!r:.200}")
+
+
+def _hosts(parts: SplitResult) -> list[str]:
+    return parts.netloc.rpartition("@")[2].split(",")
 
 
 def _names_a_place(parts: SplitResult) -> bool:
-    hosts = parts.netloc.rpartition("@")[2].split(",")
+    hosts = _hosts(parts)
+    if "@" in parts.query or parts.fragment:  # an unescaped ? or # in the password
+        return False
     if parts.scheme == "unix":
         return parts.path.startswith("/") and len(parts.path) > 1
     if parts.scheme.startswith("redis+"):

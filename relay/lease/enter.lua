@@ -16,7 +16,7 @@ end
 if holder then
   register(redis.pcall, head, known)
   redis.call('PUBLISH', wake .. holder, table.concat({'want', lane, text(head)}, ' '))
-  return {'held', tostring(redis.call('PTTL', lease_key)), text(e)}
+  return {'held', held_ms(), text(e)}
 end
 
 local own = {instance = me, head = head, since = since}
@@ -27,7 +27,7 @@ for _, w in ipairs(waiters) do
   if may_go(w.head, e) then
     if offer(w, e, seen) then
       register(redis.call, head, known)
-      return {'held', text(lease_ms), text(e)}
+      return {'held', text(w.lease), text(e)}
     end
   elseif hint(w) then
     register(redis.call, head, known)

@@ -2,12 +2,15 @@
 --
 -- KEYS  1 the lease: "<instance> <fence>", expires with the lease
 --       2 the lane, a hash: f last fence · n next nonce · m server time at which n last rose
---         w:<instance> "<registration> <server time> <head, -1 does not wait> <known, -1 unknown> <waits since>"
+--         w:<instance> "<registration> <server time> <head, -1 does not wait> <known, -1 unknown> <waits since>
+--                       <its lease in ms>"
 -- ARGV  1 channel prefix · 2 lane · 3 this instance · 4 registration · 5 lease in ms · 6 poll · 7 window, both in us
 --       8 "1" in a cluster, where PUBLISH counts the subscribers of one node only
 --
 -- Registrations of an instance only rise, and what comes later than its successor is not done: a command that its
 -- client gave up can neither free nor take what a newer one got or left.
+--
+-- A lease lasts as long as the one who gets it counts on: instances may be configured differently.
 local lease_key, lane_key = KEYS[1], KEYS[2]
 local wake, lane, me, registration = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lease_ms, poll, window, clustered = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
@@ -29,14 +32,16 @@ local function text(number)
 end
 
 local function read_instance(instance, value)
-  local reg, at, head, known, from = string.match(value, '^(%d+) (%d+) (-?%d+) (-?%d+) (%d+)$')
+  local reg, at, head, known, from, lease = string.match(value, '^(%d+) (%d+) (-?%d+) (-?%d+) (%d+) (%d+)$')
   reg, at, head, known, from = tonumber(reg), tonumber(at), tonumber(head), tonumber(known), tonumber(from)
   local waits = head >= 0 and t - at < fresh_us
   if instance == me then
     last = reg
     if waits then since = from end
   elseif waits then
-    waiters[#waiters + 1] = {instance = instance, reg = reg, at = at, head = head, known = known, since = from}
+    waiters[#waiters + 1] = {
+      instance = instance, reg = reg, at = at, head = head, known = known, since = from, lease = tonumber(lease)
+    }
   elseif t - at > FORGET_US then
     forgotten[#forgotten + 1] = 'w:' .. instance
   end
@@ -73,8 +78,8 @@ local function recover(fence)
 end
 
 -- Writes the lane with one instance's place in it. `call` is redis.call, or redis.pcall where the answer matters more.
-local function save(call, instance, reg, at, head, known, from)
-  local place = table.concat({text(reg), text(at), text(head), text(known), text(from)}, ' ')
+local function save(call, instance, reg, at, head, known, from, lease)
+  local place = table.concat({text(reg), text(at), text(head), text(known), text(from), text(lease)}, ' ')
   local written = call('HSET', lane_key, 'f', text(f), 'n', text(n), 'm', text(m), 'w:' .. instance, place)
   if type(written) == 'table' and written.err then return end
   for _, field in ipairs(forgotten) do redis.call('HDEL', lane_key, field) end
@@ -82,19 +87,19 @@ local function save(call, instance, reg, at, head, known, from)
 end
 
 local function register(call, head, known)
-  save(call, me, registration, t, head, known, since)
+  save(call, me, registration, t, head, known, since, lease_ms)
 end
 
 local function unregister(call)
-  save(call, me, registration, t, -1, -1, t)
+  save(call, me, registration, t, -1, -1, t, lease_ms)
 end
 
-local function set_lease(instance, fence)
-  redis.call('SET', lease_key, instance .. ' ' .. text(fence), 'PX', lease_ms)
+local function set_lease(instance, fence, lease)
+  redis.call('SET', lease_key, instance .. ' ' .. text(fence), 'PX', text(lease))
 end
 
 local function take(fence)
-  set_lease(me, fence)
+  set_lease(me, fence, lease_ms)
   f = math.max(f, fence)
   unregister(redis.call)
 end
@@ -106,13 +111,13 @@ end
 -- The lease is written before the grant is told: with the memory full it is the write that fails, and nobody has heard.
 local function offer(w, e, seen)
   local fence = math.max(f + 1, t, seen + 1)
-  set_lease(w.instance, fence)
+  set_lease(w.instance, fence, w.lease)
   if not tell(w, 'grant', lane, text(fence), text(e), text(w.reg), text(t - w.at)) then
     redis.call('DEL', lease_key)
     return false
   end
   f = fence
-  save(redis.call, w.instance, w.reg, w.at, -1, -1, w.at)
+  save(redis.call, w.instance, w.reg, w.at, -1, -1, w.at, w.lease)
   return true
 end
 
@@ -122,4 +127,10 @@ end
 
 local function ms(us)
   return text(math.ceil(math.max(0, us) / 1000))
+end
+
+-- For how long the lease is another's. One without an expiry is not of our making: it is looked at once in a poll.
+local function held_ms()
+  local left = redis.call('PTTL', lease_key)
+  return left < 0 and ms(poll) or text(left)
 end

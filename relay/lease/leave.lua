@@ -18,7 +18,7 @@ end
 local call = mine and redis.call or redis.pcall
 if head >= 0 then register(call, head, known) else unregister(call) end
 local e = expected(known)
-if held then return head >= 0 and {'held', tostring(redis.call('PTTL', lease_key)), text(e)} or {'done'} end
+if held then return head >= 0 and {'held', held_ms(), text(e)} or {'done'} end
 
 if head >= 0 then
   waiters[#waiters + 1] = {instance = me, reg = registration, at = t, head = head, known = known, since = since}
@@ -34,7 +34,7 @@ for _, w in ipairs(waiters) do
     return {'yours', text(new), text(e), '0'}
   end
   if goes and offer(w, e, 0) then
-    return head >= 0 and {'held', text(lease_ms), text(e)} or {'done'}
+    return head >= 0 and {'held', text(w.lease), text(e)} or {'done'}
   end
   if not goes and hint(w) then
     return head >= 0 and {'gap', ms(poll), text(e)} or {'done'}

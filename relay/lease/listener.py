@@ -2,7 +2,8 @@
 
 Job: one subscription for the process, read for ever; hand on each message.
 Rules: a subscription that came anew has missed messages, so everybody who waits is told (``again``). A silent
-connection proves nothing: it is pinged, and given up if it does not answer.
+connection proves nothing: it is pinged, and given up if it does not answer. One that never stands (a user without
+the right to subscribe) costs a poll at each hand-off, so it is told, once.
 Must not know: what messages mean.
 """
 
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from redis import exceptions
 
+from relay.lease.troubles import trouble
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redis.asyncio.client import PubSub
 
     from relay.lease.places import Place
+    from relay.lease.troubles import Down
 
 PING_S: Final = 1.0
 """After this much silence the server is pinged; after twice as much the connection counts as dead."""
@@ -29,13 +33,25 @@ AGAIN_S: Final = 0.25
 
 
 class Listener:
-    """Reads one channel. ``listening`` says whether the subscription stands."""
+    """Reads one channel. ``listening`` says whether the subscription stands, ``trouble`` why it cannot."""
 
-    def __init__(self, place: Place, channel: str, heard: Callable[[bytes], None], again: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        channel: str,
+        *,
+        timeout_s: float,
+        heard: Callable[[bytes], None],
+        again: Callable[[], None],
+        count: Callable[[str], None],
+    ) -> None:
         self._place = place
         self._channel = channel
+        self._timeout_s = timeout_s
         self._heard = heard
         self._again = again
+        self._count = count
+        self.trouble: Down | None = None
         self._attempts = 0
         self.listening = asyncio.Event()
         self._log = structlog.get_logger("relay.redis")
@@ -49,12 +65,27 @@ class Listener:
                 async with client.pubsub() as subscription:
                     await self._read(subscription)
             except (exceptions.RedisError, OSError) as error:
-                if self.listening.is_set():
-                    self._log.info("subscription lost", detail=f"{type(error).__name__}: {error}")
+                self._failed(trouble(error, self._timeout_s))
             finally:
                 self.listening.clear()
                 await self._place.close(client)
             await asyncio.sleep(AGAIN_S)
+
+    def _failed(self, why: Down) -> None:
+        if self.listening.is_set():
+            self._log.info("subscription lost", detail=why.detail)  # most often the next try stands
+            return
+        self._count(why.reason)
+        if self.trouble is None:
+            self._log.warning("pushes do not arrive: hand-offs wait for a poll", reason=why.reason, detail=why.detail)
+        self.trouble = why
+
+    def _stands(self) -> None:
+        if self.trouble is not None:
+            self._log.info("pushes arrive again")
+        self.trouble = None
+        self.listening.set()
+        self._again()
 
     async def _read(self, subscription: PubSub) -> None:
         await subscription.subscribe(self._channel)
@@ -71,5 +102,4 @@ class Listener:
             if message["type"] == "message":
                 self._heard(message["data"])
             elif message["type"] == "subscribe":
-                self.listening.set()
-                self._again()
+                self._stands()

@@ -1,12 +1,13 @@
 """The server's side of the boundary: scripts in, answers out, and whether the server can be used at all.
 
-Job: run scripts, several of one tick in one pipeline; own the client library and translate its exceptions, once.
+Job: run scripts, several of one tick in one pipeline; own the client library (`troubles` reads its errors).
 Rules
 - A failed command is no proof: a process that was paused longer than the time-out finds its command failed although
   the answer has long arrived. It is tried once more on a fresh connection (every script may be run twice), and only
   then the server counts as gone. So whoever meets a failure waits at most two time-outs.
 - Gone, everything is answered at once; a probe that writes (a read-only or full server answers PING) finds out when it
   is back.
+- An error that concerns the keys of one lane (`Spoilt`) is that lane's alone: it says nothing about the server.
 - A connection that had to be made anew may lead to another server: whoever holds something hears of it (``renewed``).
 Must not know: lanes, leases, policies.
 """
@@ -14,9 +15,7 @@ Must not know: lanes, leases, policies.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -24,6 +23,7 @@ from redis import exceptions
 
 from relay.config import masked
 from relay.lease.scripts import PROBE
+from relay.lease.troubles import Down, Spoilt, spoilt, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,42 +40,7 @@ MAX_PIPELINE: Final = 128
 PROBE_S: Final = 0.5
 PROBE_TTL_MS: Final = 5000
 
-_BY_TYPE: Final[Sequence[tuple[type[BaseException], str]]] = (
-    (TimeoutError, "timeout"),
-    (exceptions.TimeoutError, "timeout"),
-    (exceptions.AuthenticationError, "auth"),
-    (exceptions.AuthorizationError, "auth"),
-    (exceptions.BusyLoadingError, "loading"),
-    (exceptions.MasterDownError, "cluster"),
-    (exceptions.ClusterError, "cluster"),
-    (exceptions.RedisClusterException, "cluster"),
-    (exceptions.ConnectionError, "connection"),
-    (OSError, "connection"),
-    (exceptions.ReadOnlyError, "readonly"),
-    (exceptions.OutOfMemoryError, "oom"),
-    (exceptions.NoPermissionError, "auth"),
-)
-"""The first that fits."""
-
-_BY_WORD: Final = {
-    "READONLY": "readonly", "MISCONF": "readonly", "NOREPLICAS": "readonly", "OOM": "oom", "NOAUTH": "auth",
-    "NOPERM": "auth", "WRONGPASS": "auth", "LOADING": "loading", "MASTERDOWN": "cluster", "CLUSTERDOWN": "cluster",
-    "BUSY": "busy",
-}  # fmt: skip
-"""The server's own word, wherever it stands: Redis 6 wraps what happens inside a script in a text of its own."""
-
-_WORD: Final = re.compile(rf"\b({'|'.join(_BY_WORD)})\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Down:
-    """No answer, and none to be had for now. ``reason`` is a label of the metric."""
-
-    reason: str
-    detail: str
-
-
-Result = list[bytes] | Down
+Result = list[bytes] | Down | Spoilt
 
 
 class _Job:
@@ -195,7 +160,7 @@ class Store:
                     replies[number] = await self._eval(jobs[number])
         except Exception as error:  # noqa: BLE001 - whatever the library raises, somebody waits for an answer
             return [self._down(error)] * len(jobs)
-        return [self._down(reply) if isinstance(reply, Exception) else reply for reply in replies]
+        return [self._failed(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
     async def _evalsha(self, jobs: list[_Job]) -> list[Any]:
         if len(jobs) == 1:
@@ -223,8 +188,12 @@ class Store:
         except exceptions.ResponseError as error:
             return error
 
+    def _failed(self, error: Exception) -> Down | Spoilt:
+        down = self._down(error)
+        return Spoilt(down.detail) if spoilt(error) else down
+
     def _down(self, error: Exception) -> Down:
-        down = Down(_reason(error), f"{type(error).__name__}: {error}")
+        down = trouble(error, self._timeout_s)
         self._count(down.reason)
         return down
 
@@ -260,9 +229,3 @@ class Store:
 def _finish(job: _Job, result: Result) -> None:
     if not job.done.done():
         job.done.set_result(result)
-
-
-def _reason(error: Exception) -> str:
-    if word := _WORD.search(str(error)):
-        return _BY_WORD[word[0]]
-    return next((reason for kind, reason in _BY_TYPE if isinstance(error, kind)), "other")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from relay.lanes import ASK, SLEEP, Go, Pass, Rest
 from relay.lease.keeper import NEVER, Keeper, Need, State
 from relay.lease.protocol import UNKNOWN, Enter, Garbled, Held, read_answer
-from relay.lease.store import Down
+from relay.lease.troubles import Down, Spoilt
 
 if TYPE_CHECKING:
     from relay.lanes import Lane, Step
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
 
 class Tenure:
-    """See the module. ``lane`` is None for what is pushed about a lane that nobody here knows any more."""
+    """See the module. ``lane`` is None for what is pushed about a lane that nobody here knows any more.
 
-    __slots__ = ("_due", "_handed", "_over", "_tier", "_timer", "keeper", "key", "lane")
+    ``spoilt``: what stands at the lane's keys is not the relay's; the policy holds for this lane until it is.
+    """
+
+    __slots__ = ("_due", "_handed", "_over", "_tier", "_timer", "keeper", "key", "lane", "spoilt")
 
     def __init__(self, tier: Tier, lane: Lane[Any] | None, key: bytes = b"") -> None:
         self._tier = tier
@@ -38,6 +41,7 @@ class Tenure:
         self._due = NEVER
         self._handed: float | None = None
         self._over = False
+        self.spoilt = False
 
     def screen(self, step: Step[Any], now: float) -> Step[Any]:
         """See `Tier.screen`."""
@@ -71,7 +75,7 @@ class Tenure:
 
     def advance(self) -> None:
         """Say what is to be said, and see to the timer."""
-        if not self._tier.store.up:
+        if not self._tier.store.up or self.spoilt:
             return
         command = self.keeper.command(self._tier.clock())
         if command is not None:
@@ -106,6 +110,10 @@ class Tenure:
 
     def _answered(self, command: Command, said: asyncio.Future[Result]) -> None:
         result = said.result()
+        if isinstance(result, Spoilt):
+            self._spoil(result)
+            return
+        self.spoilt = False
         if isinstance(result, Down):
             return  # the tier hears of that from the store, and so does the keeper
         try:
@@ -121,6 +129,32 @@ class Tenure:
         elif was is State.HOLDING and self.keeper.state is State.LOST:
             self._tier.lost.n += 1
         self._changed()
+
+    def _spoil(self, found: Spoilt) -> None:
+        """The policy holds, and after a poll it is seen whether the keys can be used again."""
+        if not self.spoilt:
+            self._tier.tell_spoilt(self.key, found)
+        self.spoilt = True
+        self.keeper.suspend()
+        self.cancel()
+        self._due = self._tier.clock() + self._tier.timing.poll_s
+        self._timer = asyncio.get_running_loop().call_later(self._tier.timing.poll_s, self._look_again)
+        self._changed()
+
+    def _look_again(self) -> None:
+        """By whatever the keeper has to say: a lease held is proven, a place is given up."""
+        self._timer = None
+        used = self.keeper.turn or (self.lane is not None and self.lane.head is not None)
+        if not used and self.keeper.state is not State.HOLDING:
+            self._tier.forget(self)  # the next submission finds out anew
+            return
+        self.spoilt = False
+        command = self.keeper.command(self._tier.clock())
+        if command is not None:
+            self.spoilt = True
+            self._tier.say(self.key, command).add_done_callback(partial(self._answered, command))
+        else:
+            self._changed()
 
     def _changed(self) -> None:
         """The lane looks again; without tickets the keeper goes on by itself."""

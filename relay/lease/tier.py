@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from relay import errors
 from relay.lanes import Go, Pass, Rest
 from relay.lease import scripts
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from relay.lanes import Lane, Step
     from relay.lease.protocol import Command
     from relay.lease.store import Result
+    from relay.lease.troubles import Spoilt
     from relay.telemetry.metrics import Metrics
 
 _SCRIPTS: Final = {Enter: scripts.ENTER, Renew: scripts.RENEW, Leave: scripts.LEAVE}
@@ -91,10 +94,18 @@ class Tier:
         )
         self.store.changed = self._changed
         self.store.renewed = self._doubt_all
-        self._listener = Listener(place, wake + self._instance, self._heard, self._doubt_all)
+        self._listener = Listener(
+            place,
+            wake + self._instance,
+            timeout_s=self._timeout_s,
+            heard=self._heard,
+            again=self._doubt_all,
+            count=self._count_error,
+        )
         self._wake = wake
         self._tenures: dict[bytes, Tenure] = {}
         self._forgotten = asyncio.Event()
+        self._log = structlog.get_logger("relay.redis")
         self.wake: Callable[[Lane[Any]], None] = lambda lane: None
         self.wake_all: Callable[[], None] = lambda: None
         metrics.redis_degraded.read_from(lambda: 0 if self.store.up else 1)
@@ -130,7 +141,9 @@ class Tier:
             tenure.give_up()
         try:
             async with asyncio.timeout(2 * self._timeout_s):
-                while self.store.up and any(not tenure.keeper.turn for tenure in self._tenures.values()):
+                while self.store.up and any(
+                    not tenure.keeper.turn and not tenure.spoilt for tenure in self._tenures.values()
+                ):
                     self._forgotten.clear()
                     await self._forgotten.wait()
         except TimeoutError:
@@ -145,17 +158,21 @@ class Tier:
 
     async def check(self) -> Readiness:
         """For /readyz."""
-        if self.store.trouble is None:
-            return Readiness("one order over all instances")
         means = "each instance orders for itself" if self._local else "submissions are refused"
-        return Readiness(f"Redis is gone ({self.store.trouble.detail}): {means} ([redis] on_loss)")
+        if self.store.trouble is not None:
+            return Readiness(f"Redis is gone ({self.store.trouble.detail}): {means} ([redis] on_loss)")
+        if any(tenure.spoilt for tenure in self._tenures.values()):
+            return Readiness(f"another program writes to keys of senders under {self._prefix!r}: {means} for those")
+        if self._listener.trouble is not None:
+            return Readiness(f"pushes do not arrive: hand-offs wait for a poll ({self._listener.trouble.detail})")
+        return Readiness("one order over all instances")
 
     # What the turns ask.
 
     def screen(self, lane: Lane[Any], step: Step[Any], now: float) -> Step[Any]:
         """What becomes of the lane's next step, the other instances considered. A turn waits for the lease."""
         tenure = self._tenures.get(lane.key)
-        if not self.store.up:
+        if not self.store.up or (tenure is not None and tenure.spoilt):
             return self._without(lane, step, tenure)
         if tenure is None:
             if isinstance(step, Rest):
@@ -192,7 +209,8 @@ class Tier:
         tenure = self._tenures.get(key)
         if tenure is not None and (fence := tenure.writes()):
             return fence
-        return 0 if self._local and not self.store.up else None
+        without = not self.store.up or (tenure is not None and tenure.spoilt)
+        return 0 if self._local and without else None
 
     # What the tenures say, and hear.
 
@@ -202,6 +220,10 @@ class Tier:
         lane = f"{self._prefix}:{{{name}}}"
         arguments = (self._wake, name, self._instance, command.registration, *self._common, *command.arguments)
         return self.store.run(_SCRIPTS[type(command)], (f"{lane}:lease", f"{lane}:lane"), arguments)
+
+    def tell_spoilt(self, key: bytes, found: Spoilt) -> None:
+        """A lane's keys hold what the relay did not write."""
+        self._log.warning("the keys of a sender cannot be used", lane=lane_name(key), detail=found.detail)
 
     def forget(self, tenure: Tenure) -> None:
         """Nothing of it is left."""
