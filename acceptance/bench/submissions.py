@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from acceptance.bench import proxies
+from acceptance.bench.load import CALL
 from acceptance.bench.sheet import Findings, ratio, table
 from acceptance.bench.turns import Turns, spent_s
 from acceptance.rig.load import body, pump
@@ -25,7 +26,6 @@ CHAIN_ID: Final = 1337
 SENDERS: Final = 1000
 TIMES: Final = 5
 CONNECTIONS: Final = 32
-READ: Final = b'{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}'
 SMALL: Final = "nginx, a small call"
 TARGET: Final = 10.0
 
@@ -39,7 +39,7 @@ async def measure(rig: Rig) -> Findings:
         nginx = await proxies.nginx_proxy(rig, node, core, Path(folder))
         relay = await proxies.relay(rig, node, core)
         silent = await proxies.relay(rig, node, core, log__level="warning")
-        reads = [READ] * (SENDERS * TIMES)
+        reads = [CALL] * (SENDERS * TIMES)
         found = await turns.of(
             {
                 SMALL: partial(_cost_us, nginx, lambda: reads),

@@ -8,6 +8,7 @@ Must not know: what a turn does.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import defaultdict
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 4
 FOREIGN: Final = 0.10
-PATIENCE: Final = 20
+PATIENCE: Final = 60
+PAUSE_S: Final = 1.0
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 PROC: Final = Path("/proc")
 
@@ -56,6 +58,7 @@ class Turns:
             if foreign <= FOREIGN:
                 return result
             self.dropped += 1
+            await asyncio.sleep(PAUSE_S)  # whoever it was may be done soon
         raise MachineBusy(f"other programs took {foreign:.0%} of a core; end them, or measure later")
 
 
