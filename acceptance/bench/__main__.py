@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from contextlib import AsyncExitStack
 from typing import Final
@@ -36,12 +37,15 @@ def main(groups: list[str]) -> int:
     if unknown := [group for group in groups if group not in GROUPS]:
         print(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started ends too
     try:
         for group in groups or GROUPS:
             asyncio.run(run(group))
     except MachineBusy as busy:
         print(f"bench: {busy}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 4
 FOREIGN: Final = 0.10
-PATIENCE: Final = 60
-PAUSE_S: Final = 1.0
+PATIENCE_S: Final = 420.0
+MOMENT_S: Final = 1.0
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 PROC: Final = Path("/proc")
 
@@ -39,6 +39,7 @@ class Turns:
 
     rounds: int = ROUNDS
     dropped: int = 0
+    _began: float = field(default_factory=monotonic)
 
     async def of(self, contenders: Mapping[str, Callable[[], Awaitable[T]]]) -> dict[str, list[T]]:
         """Each contender's results, of ``rounds`` undisturbed turns."""
@@ -50,16 +51,35 @@ class Turns:
         return dict(found)
 
     async def _undisturbed(self, turn: Callable[[], Awaitable[T]]) -> T:
-        foreign = 0.0
-        for _ in range(PATIENCE):
-            began, others = monotonic(), _machine_s() - _own_s()
+        while True:
+            watch = _Watch()
             result = await turn()
-            foreign = (_machine_s() - _own_s() - others) / (monotonic() - began)
-            if foreign <= FOREIGN:
+            if watch.foreign() <= FOREIGN:
                 return result
             self.dropped += 1
-            await asyncio.sleep(PAUSE_S)  # whoever it was may be done soon
-        raise MachineBusy(f"other programs took {foreign:.0%} of a core; end them, or measure later")
+            await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Until others have left the machine alone for a moment."""
+        foreign = 1.0
+        while foreign > FOREIGN:
+            if monotonic() > self._began + PATIENCE_S:
+                raise MachineBusy(f"other programs take {foreign:.0%} of a core; end them, or measure later")
+            watch = _Watch()
+            await asyncio.sleep(MOMENT_S)
+            foreign = watch.foreign()
+
+
+class _Watch:
+    """Looks at what others take, from now on."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+        self._others_s = _machine_s() - _own_s()
+
+    def foreign(self) -> float:
+        """The share of a core that they took."""
+        return (_machine_s() - _own_s() - self._others_s) / (monotonic() - self._began)
 
 
 def spent_s(pid: int) -> float:
