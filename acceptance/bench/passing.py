@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acceptance.bench.proxies import Contender
     from acceptance.rig.parts import Rig
 
-SECONDS: Final = 4
+SECONDS: Final = 3
 CONNECTIONS: Final = 32
 PLAIN: Final = "plain aiohttp proxy"
 CLOSE: Final = ("-H", "Connection: close")

@@ -39,7 +39,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def ratio(what: str, value: float, target: float) -> str:
     """A figure beside its target, met or not."""
-    return f"- {what}: **{value:.2f}**, at most {target:.2f}: {met(value <= target)}"
+    return f"- {what}: **{value:.3g}**, at most {target:.3g}: {met(value <= target)}"
 
 
 def met(true: bool) -> str:
