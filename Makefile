@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check acceptance
+.PHONY: help run test check acceptance bench
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,3 +15,6 @@ check: ## formatting, lint, types, direction of imports
 
 acceptance: ## run the long black-box suite
 	@scripts/acceptance
+
+bench: ## measure, and write docs/benchmarks.md: all groups, or GROUP=pass, submit, redis, order
+	@scripts/bench $(GROUP)

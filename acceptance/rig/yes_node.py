@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import sha3
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RICH: Final = hex(10**24)
 BLOCK: Final = {"number": "0x1", "baseFeePerGas": "0x3b9aca00", "gasLimit": "0x3938700", "timestamp": "0x1"}
@@ -47,9 +51,14 @@ class Connection(asyncio.Protocol):
             if len(self._data) < start + length:
                 return
             body, self._data = self._data[start : start + length], self._data[start + length :]
-            self._write(json.dumps(answer(json.loads(body))).encode())
+            self.take(body)
 
-    def _write(self, body: bytes) -> None:
+    def take(self, body: bytes) -> None:
+        """Answer one request."""
+        self.write(json.dumps(answer(json.loads(body))).encode())
+
+    def write(self, body: bytes) -> None:
+        """Send one answer."""
         assert self._transport is not None
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
         self._transport.write(head + body)
@@ -75,18 +84,13 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-async def serve() -> None:
+async def serve(connection: Callable[[], Connection] = Connection) -> None:
     """Listen until the process is ended."""
-    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0, backlog=4096)
+    server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0, backlog=4096)
     host, port = server.sockets[0].getsockname()[:2]
     print(f"ready http://{host}:{port}", flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(serve())
-    else:
-        uvloop.run(serve())
+    uvloop.run(serve())

@@ -1,0 +1,102 @@
+"""The other end of all groups: a node that says yes, remembers what it answered, and can hold submissions back.
+
+Run as ``python -m acceptance.bench.node``; prints ``ready http://HOST:PORT``. ``bench_hold`` sets for how many
+milliseconds a submission is held, ``bench_record`` gives, and forgets, the submissions in order of arrival: hash, when
+its bytes came, when its answer was handed to the kernel (this process's monotonic seconds), and the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import uvloop
+
+from acceptance.rig import yes_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REMEMBERED: Final = 1000
+SUBMISSION: Final = "eth_sendRawTransaction"
+
+
+@dataclass(slots=True)
+class Node:
+    """``record`` has a list for each submission: hash, came, left, connection."""
+
+    hold_s: float = 0.0
+    record: list[list[Any]] = field(default_factory=list)
+    remembered: dict[bytes, bytes] = field(default_factory=dict)
+    connections: int = 0
+
+
+class Connection(yes_node.Connection):
+    """One connection to ``node``."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
+        self._came = 0.0
+        node.connections += 1
+        self._number = node.connections
+
+    def data_received(self, data: bytes) -> None:
+        """Take the time before anything else."""
+        self._came = time.monotonic()
+        super().data_received(data)
+
+    def take(self, body: bytes) -> None:
+        """Answer from memory, or as a yes node does."""
+        if answer := self._node.remembered.get(body):
+            self.write(answer)
+            return
+        call = json.loads(body)
+        method = call.get("method") if isinstance(call, dict) else None
+        if method in CONTROLS:
+            self.write(json.dumps(_envelope(call, CONTROLS[method](self._node, *call["params"]))).encode())
+            return
+        answer = json.dumps(yes_node.answer(call)).encode()
+        if method == SUBMISSION:
+            self._submitted(answer)
+            return
+        if len(self._node.remembered) < REMEMBERED:
+            self._node.remembered[body] = answer
+        self.write(answer)
+
+    def _submitted(self, answer: bytes) -> None:
+        arrival = [json.loads(answer)["result"], self._came, 0.0, self._number]
+        self._node.record.append(arrival)
+        if self._node.hold_s:
+            asyncio.get_running_loop().call_later(self._node.hold_s, self._leave, answer, arrival)
+        else:
+            self._leave(answer, arrival)
+
+    def _leave(self, answer: bytes, arrival: list[Any]) -> None:
+        self.write(answer)
+        arrival[2] = time.monotonic()
+
+
+def _hold(node: Node, milliseconds: float) -> bool:
+    node.hold_s = milliseconds / 1000
+    return True
+
+
+def _record(node: Node) -> list[list[Any]]:
+    record, node.record = node.record, []
+    return record
+
+
+CONTROLS: Final[dict[str, Callable[..., Any]]] = {"bench_hold": _hold, "bench_record": _record}
+
+
+def _envelope(call: dict[str, Any], result: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": call["id"], "result": result}
+
+
+if __name__ == "__main__":
+    node = Node()
+    uvloop.run(yes_node.serve(lambda: Connection(node)))
