@@ -90,7 +90,6 @@ class Submitter:
         self._count(metrics)
 
     def _count(self, metrics: Metrics) -> None:
-        self._metrics = metrics
         self._waits = {tier: metrics.lane_wait.cell(tier) for tier in TIERS}
         self._holds = {tier: metrics.lane_hold.cell(tier) for tier in TIERS}
         self._attached = metrics.attached.cell()

@@ -369,6 +369,7 @@ def both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., 
     run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
     signature = inspect.signature(test)
     loop = inspect.Parameter("loop_factory", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # The ignore: a plain function may carry a signature, its type does not say so.
     run.__signature__ = signature.replace(parameters=[loop, *signature.parameters.values()])  # type: ignore[attr-defined]
     loops = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
     on_each: Callable[..., None] = pytest.mark.parametrize("loop_factory", loops)(run)

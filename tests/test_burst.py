@@ -261,27 +261,27 @@ class Node:
     def eth_chainId(self) -> str:  # noqa: N802 - the method's name
         return "0x7a69"
 
-    def eth_getBlockByNumber(self, *_: object) -> dict[str, str]:  # noqa: N802
+    def eth_getBlockByNumber(self, *_: object) -> dict[str, str]:  # noqa: N802 - the method as the wire spells it
         return {"baseFeePerGas": "0x3b9aca00"}
 
-    def eth_gasPrice(self) -> str:  # noqa: N802
+    def eth_gasPrice(self) -> str:  # noqa: N802 - the method as the wire spells it
         return "0x3b9aca07"
 
-    def eth_estimateGas(self, *_: object) -> str:  # noqa: N802
+    def eth_estimateGas(self, *_: object) -> str:  # noqa: N802 - the method as the wire spells it
         return "0x5208"
 
-    def eth_getTransactionCount(self, *_: object) -> str:  # noqa: N802
+    def eth_getTransactionCount(self, *_: object) -> str:  # noqa: N802 - the method as the wire spells it
         return "0x0"
 
-    def eth_getBalance(self, *_: object) -> str:  # noqa: N802
+    def eth_getBalance(self, *_: object) -> str:  # noqa: N802 - the method as the wire spells it
         return hex(self.balance)
 
-    def eth_sendRawTransaction(self, raw: str) -> str:  # noqa: N802
+    def eth_sendRawTransaction(self, raw: str) -> str:  # noqa: N802 - the method as the wire spells it
         hash_ = "0x" + keccak(hexstr=raw).hex()
         self.mined[hash_] = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["nonce"]
         return hash_
 
-    def eth_getTransactionReceipt(self, hash_: str) -> dict[str, str] | None:  # noqa: N802
+    def eth_getTransactionReceipt(self, hash_: str) -> dict[str, str] | None:  # noqa: N802 - the method as the wire spells it
         if hash_ not in self.mined:
             return None
         return {"blockNumber": "0x1", "transactionIndex": hex(self.mined[hash_])}

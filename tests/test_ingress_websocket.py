@@ -405,6 +405,7 @@ async def test_a_quiet_node_that_answers_pings_is_kept(node: Node, front: Front)
     for _ in range(3):
         heard = way._heard, front.session._heard
         front.ticks(PING_TICKS + 2)
+        # The ignore: mypy cannot infer a default of a lambda.
         await until(lambda heard=heard: way._heard > heard[0] and front.session._heard > heard[1])  # type: ignore[misc]
         front.ticks(1)
     await client.send_str(call(2))

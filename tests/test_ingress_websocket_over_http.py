@@ -139,7 +139,7 @@ async def test_answers_over_http_wait_for_a_client_that_does_not_read(node: Node
     for number in range(300):
         await client.send_str(call(number))
     await until(lambda: over_http.session._out.size > session.MAX_WAITING_BYTES)
-    await until(lambda: over_http.session._way._running == 0)  # type: ignore[attr-defined]
+    await until(lambda: over_http.session._way._running == 0)  # type: ignore[attr-defined] # of this kind of way
     assert len(node.received) < 200
     assert over_http.session._out.size < session.MAX_WAITING_BYTES + (MAX_AT_ONCE + 2) * 201_000
     assert sorted([(await hear(client))["id"] for _ in range(300)]) == list(range(300))

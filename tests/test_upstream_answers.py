@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 def good(name: str, answer: bytes, lines: bytes = b"", **more: object) -> Case:
     """An answer with status 200."""
-    return Case(name, answer, Head(200, b"OK", lines))._replace(**more)  # type: ignore[arg-type]
+    return Case(name, answer, Head(200, b"OK", lines))._replace(**more)  # type: ignore[arg-type] # fields of Case
 
 
 def bad(name: str, answer: bytes) -> Case:

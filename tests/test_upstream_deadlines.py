@@ -156,7 +156,7 @@ async def test_a_repeat_that_ends_before_it_has_its_connection(way: str) -> None
             await gate.wait()
             return await connect(factory)
 
-        pool.endpoint.connect = gated_connect  # type: ignore[method-assign]
+        pool.endpoint.connect = gated_connect  # type: ignore[method-assign] # behaviour of this test
         heard, asked = Recorder(), asyncio.Event()
 
         def may_be() -> bool:

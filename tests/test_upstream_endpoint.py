@@ -128,7 +128,7 @@ async def test_every_address_of_a_name_is_tried() -> None:
             sixth = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", node.port, 0, 0))
             return [sixth, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", node.port))]
 
-        loop.getaddrinfo = both  # type: ignore[method-assign]
+        loop.getaddrinfo = both  # type: ignore[method-assign] # two addresses
         async with pool_to(f"http://node.example:{node.port}") as pool:
             assert (await ask(pool)).body == b"plain"
 

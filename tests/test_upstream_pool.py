@@ -172,7 +172,7 @@ async def test_a_connection_closed_as_soon_as_it_is_made_is_none() -> None:
             attempts[-1]._transport.abort()
             return attempts[-1]
 
-        pool.endpoint.connect = short_lived  # type: ignore[method-assign]
+        pool.endpoint.connect = short_lived  # type: ignore[method-assign] # behaviour of this test
         heard = await send(pool).end()
         assert (lack(heard), len(attempts), pool.reachable) == (Lack.UNREACHABLE, 1, False)
         assert "closed at once" in str(heard.failure)
