@@ -16,9 +16,9 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import msgspec
-from coincurve import PublicKey
 from sha3 import keccak_256
 
+from relay.transaction.recovery import CURVE_ORDER, is_signature, recover
 from relay.transaction.rlp import (
     LIST,
     STRING,
@@ -55,7 +55,6 @@ BLOB: Final = 3
 BLOB_GAS: Final = 1 << 17
 """What one blob costs, in blob gas (EIP-4844)."""
 
-_CURVE_ORDER: Final = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 _BAD_SIGNATURE: Final = "invalid sender: invalid transaction v, r, s values"
 _UNSUPPORTED: Final = "transaction type not supported"
 
@@ -175,9 +174,9 @@ def _decode(raw: bytes) -> SignedTransaction:
     return SignedTransaction(
         raw=raw,
         type=type_,
-        sender_bytes=_recover(payload, **signature),
+        sender_bytes=_sender(payload, **signature),
         hash="0x" + keccak_256(canonical).hexdigest(),
-        high_s=signature["s"] > _CURVE_ORDER // 2,
+        high_s=signature["s"] > CURVE_ORDER // 2,
         **found,
     )
 
@@ -233,16 +232,14 @@ def _protection_suffix(chain_id: int | None) -> bytes:
     return b"" if chain_id is None else encode_integer(chain_id) + b"\x80\x80"
 
 
-def _recover(payload: bytes, v: int, r: int, s: int) -> bytes:
-    """The address whose key signed ``payload`` (Yellow Paper, appendix F)."""
-    if v > 1 or not 0 < r < _CURVE_ORDER or not 0 < s < _CURVE_ORDER:
+def _sender(payload: bytes, v: int, r: int, s: int) -> bytes:
+    """The address whose key signed ``payload``."""
+    if not is_signature(v, r, s):
         raise Undecodable(_BAD_SIGNATURE)
-    signature = r.to_bytes(32) + s.to_bytes(32) + bytes((v,))
-    try:
-        key = PublicKey.from_signature_and_message(signature, keccak_256(payload).digest(), hasher=None)
-    except ValueError:  # r is no point's x
-        raise Undecodable("invalid sender: recovery failed") from None
-    return keccak_256(key.format(compressed=False)[1:]).digest()[12:]  # type: ignore[no-any-return] # sha3 is untyped
+    sender = recover(payload, v, r, s)
+    if sender is None:
+        raise Undecodable("invalid sender: recovery failed")
+    return sender
 
 
 _uint64: Final = integer(8)
@@ -262,6 +259,8 @@ def _read_hashes(raw: bytes, position: int) -> tuple[int, int]:
 def _read_access_list(raw: bytes, position: int) -> tuple[AccessList, int]:
     """Pairs of an address and a list of keys of 32 bytes (EIP-2930)."""
     position, stop = read_list(raw, position, "types.AccessList")
+    if position == stop:
+        return _NO_ACCESS, stop
     addresses = keys = 0
     while position < stop:
         entry, entry_stop = read_list(raw, position, "types.AccessTuple")
