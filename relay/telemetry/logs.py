@@ -2,7 +2,8 @@
 
 Job: set structlog up so that ``structlog.get_logger("relay.submit")`` works in every room, and bring the libraries'
 own logging the same way. A line is made by whoever logs, put into a bounded queue, and written by one thread: if
-stdout is blocked, lines are dropped and counted, and no lane waits.
+stdout is blocked, lines are dropped and counted, and no lane waits. Waking that thread costs whoever logs more than
+making the line, so it wakes at most each `GATHER_S` and writes what has come by then.
 Rules: every line passes `redaction`; a line on a terminal holds no control characters of strangers.
 Must not know: what the rooms do.
 """
@@ -34,6 +35,8 @@ MAX_LINES: Final = 10_000
 """Lines that wait for stdout: some 4 MB, a second of a busy relay."""
 WRITE_LINES: Final = 256
 """Lines of one write."""
+GATHER_S: Final = 0.01
+"""Between the writes of a log that keeps up, lines gather for so long."""
 CLOSE_S: Final = 1.0
 """How long `Logs.close` waits for lines still in the queue."""
 
@@ -98,6 +101,7 @@ class _Writer:
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._open = True
+        self._hurry = threading.Event()
 
     def __repr__(self) -> str:
         return f"{self._lines.qsize()} lines waiting, {self._dropped.n} dropped"
@@ -117,6 +121,7 @@ class _Writer:
 
     def close(self) -> None:
         """Let the thread write what it has, but not for ever."""
+        self._hurry.set()
         self._lines.put(None)
         if self._thread is not None:
             self._thread.join(CLOSE_S)
@@ -128,6 +133,8 @@ class _Writer:
     def _run(self, log: structlog.typing.FilteringBoundLogger) -> None:
         told = self._dropped.n
         while self._open:
+            if self._lines.empty():
+                self._hurry.wait(GATHER_S)
             lines = self._take()
             try:
                 self._write(b"".join(lines))
