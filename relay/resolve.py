@@ -1,9 +1,10 @@
-"""What became of a submission whose answer proves nothing (G6).
+"""What became of submissions whose answers prove nothing (G6): one, or those of a run.
 
-Job: look the hash up at the upstream, then send the same bytes again, and only at the very end say "unknown".
-Rules: the same bytes by the same method, never others, and only while the lane is ours (``gate``). A refusal of
-a resend proves nothing about the first send. The whole takes no longer than the caller's deadline. The absence of a
-private submission is not looked for: it proves nothing.
+Job: look the hashes up at the upstream, then send the same bytes again, and only at the very end say "unknown".
+Rules: the same bytes by the same method, never others, lowest nonce first, one at a time, and only while the lane is
+ours (``gate``). A refusal of a resend proves nothing about the first send. The whole takes no longer than the caller's
+deadline, however many they are: they are looked up at once and share the waits. The absence of a private submission is
+not looked for: it proves nothing.
 Must not know: lanes, clients.
 """
 
@@ -11,23 +12,26 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from relay.jsonrpc import NULL
+from relay.proof import fits, judge
 from relay.upstream.client import Answered
-from relay.verdict import Disposition, classify
+from relay.verdict import Disposition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from relay.methods import Request
+    from relay.proof import NodeFacts
+    from relay.submission import Submission
     from relay.telemetry.metrics import Metrics
     from relay.upstream.accounts import Accounts
     from relay.upstream.client import Attempt, UpstreamClient
-    from relay.verdict import Client, Verdict
+
+    Tell = Callable[[Submission, "Settled | None"], None]
+    Gate = Callable[[], bool]
 
 WAITS_S: Final = (0.2, 0.4, 0.8)
-"""Before each resend."""
+"""Before each round of resends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,6 @@ class Settled:
 
     result: bytes | None
     found: bool
-
-
-class NodeFacts(Protocol):
-    """What is known of the node."""
-
-    @property
-    def client(self) -> Client | None:
-        """Which client it runs."""
 
 
 class Resolver:
@@ -67,60 +63,65 @@ class Resolver:
         self._ends = {end: metrics.unknown.cell(end) for end in ("found", "accepted", "unknown")}
 
     async def resolve(
-        self, request: Request, hash_: str, deadline: float, gate: Callable[[], bool] | None = None
-    ) -> Settled | None:
-        """The node has the transaction (`Settled`), or nobody can tell (None). ``gate`` is asked before each resend."""
-        settled = await self._resolve(request, hash_, deadline, gate)
-        self._ends["unknown" if settled is None else "found" if settled.found else "accepted"].n += 1
-        return settled
+        self,
+        submissions: Sequence[Submission],
+        deadline: float,
+        tell: Tell,
+        gate: Gate | None = None,
+    ) -> None:
+        """Tell of each, as soon as it is known: the node has it (`Settled`), or nobody can tell (None).
 
-    async def _resolve(
-        self, request: Request, hash_: str, deadline: float, gate: Callable[[], bool] | None
-    ) -> Settled | None:
-        if await self._found(request, hash_, deadline):
-            return Settled(None, found=True)
+        ``submissions`` stand in nonce order. ``gate`` is asked before each resend.
+        """
+        missing = await self._look(submissions, deadline, tell)
         for number, wait in enumerate(WAITS_S):
-            if self._clock() + wait >= deadline:
+            if not missing or self._clock() + wait >= deadline:
                 break
             await self._pause(wait)
-            left = deadline - self._clock()
-            share = left / (len(WAITS_S) - number + 1)
-            attempt = await self._client.submit(request.method.wire, request.wire_params, share, gate)
-            if (result := self._proof(attempt, request, hash_)) is not None:
-                return Settled(result or None, found=False)
-            if await self._found(request, hash_, deadline):
-                return Settled(None, found=True)
-        return None
+            missing = await self._resend(missing, deadline, len(WAITS_S) - number + 1, tell, gate)
+            missing = await self._look(missing, deadline, tell)
+        for submission in missing:
+            self._tell(submission, None, tell)
 
-    def _proof(self, attempt: Attempt, request: Request, hash_: str) -> bytes | None:
+    async def _look(self, missing: Sequence[Submission], deadline: float, tell: Tell) -> list[Submission]:
+        """Those that the node does not show."""
+        public = [submission for submission in missing if submission.request.method.public]
+        left = deadline - self._clock()
+        if not public or left <= 0:
+            return list(missing)
+        known = await self._accounts.known([submission.transaction.hash for submission in public], left)
+        found = {submission for submission, seen in zip(public, known, strict=True) if seen}
+        for submission in found:
+            self._tell(submission, Settled(None, found=True), tell)
+        return [submission for submission in missing if submission not in found]
+
+    async def _resend(
+        self, missing: list[Submission], deadline: float, shares: int, tell: Tell, gate: Gate | None
+    ) -> list[Submission]:
+        """One round: those that it did not prove to be there. Without an answer the rest would fare no better."""
+        open_: list[Submission] = []
+        for place, submission in enumerate(missing):
+            request, share = submission.request, (deadline - self._clock()) / shares
+            if share <= 0:
+                return open_ + missing[place:]
+            attempt = await self._client.submit(request.method.wire, request.wire_params, share, gate)
+            if (result := self._proof(attempt, submission)) is not None:
+                self._tell(submission, Settled(result or None, found=False), tell)
+            else:
+                open_.append(submission)
+            if not isinstance(attempt, Answered):
+                return open_ + missing[place + 1 :]
+        return open_
+
+    def _proof(self, attempt: Attempt, submission: Submission) -> bytes | None:
         """The result's text (empty for "already known") if this answer to a resend shows that the node has it."""
         if not isinstance(attempt, Answered):
             return None
         reply = attempt.reply
         if reply.result is not None:
-            return reply.result if fits(request, hash_, reply.result) else None
+            return reply.result if fits(submission.request, submission.transaction.hash, reply.result) else None
         return b"" if judge(reply.error, self._facts.client).disposition is Disposition.IN_POOL else None
 
-    async def _found(self, request: Request, hash_: str, deadline: float) -> bool:
-        left = deadline - self._clock()
-        return request.method.public and left > 0 and await self._accounts.knows(hash_, left) is True
-
-
-def fits(request: Request, hash_: str, result: bytes) -> bool:
-    """Is this the answer to this transaction? A plain one is answered by its hash, others by what the node likes."""
-    if not request.method.by_bytes:
-        return result != NULL
-    return result.lower() == b'"%b"' % hash_.encode()
-
-
-def judge(error: object, client: Client | None) -> Verdict:
-    """The verdict on an error member, whatever its shape (some nodes send a bare string)."""
-    if not isinstance(error, dict):
-        return classify(error if isinstance(error, str) else "", client=client)
-    message, code = error.get("message"), error.get("code")
-    return classify(
-        message if isinstance(message, str) else "",
-        code if isinstance(code, int) else None,
-        error.get("data"),
-        client,
-    )
+    def _tell(self, submission: Submission, settled: Settled | None, tell: Tell) -> None:
+        self._ends["unknown" if settled is None else "found" if settled.found else "accepted"].n += 1
+        tell(submission, settled)

@@ -64,6 +64,11 @@ class Submission:
         return len(self.request.raw) + len(self.request.wire_params)
 
     @property
+    def rides(self) -> bool:
+        """May it go in a batch with others? Only by its bytes: then its hash tells what became of it."""
+        return self.request.method.by_bytes
+
+    @property
     def own_hash(self) -> Accepted:
         """Accepted, where the node's answer did not bring the hash."""
         return Accepted(orjson.dumps(self.transaction.hash))

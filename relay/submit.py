@@ -1,7 +1,8 @@
 """THE path of a transaction: `take`, then `settle`. Read this file first; `relay.intake` is what lies before it.
 
     take     synchronous: room for it? → lane → ticket
-    settle   at the lane's turn: stateful prechecks → send → verdict → (look up, resend) → release → answer
+    settle   at the lane's turn: stateful prechecks → send → proof → (look up, resend) → release → answer
+             (`settle_run`: the same for a run of consecutive nonces in one batch)
 
 Rules
 - `take` does not await: a submission's place is decided at the instant its request is complete (G2).
@@ -17,22 +18,24 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from relay import errors, jsonrpc, prechecks
+from relay import errors, prechecks
 from relay.errors import Refusal
 from relay.lanes import Effect, LaneBook, lane_key
-from relay.resolve import Resolver, fits, judge
-from relay.submission import Accepted, Declined, Submission
+from relay.proof import Doubt, Proofs, Proven, Question
+from relay.resolve import Resolver
+from relay.runs import Runs
+from relay.submission import Accepted, Submission
 from relay.telemetry.metrics import DISPOSITIONS, REFUSALS, TIERS
 from relay.turns import Turns
-from relay.upstream.client import Answered, Lost, NotSent
-from relay.verdict import Client, Disposition
+from relay.upstream.client import NotSent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from relay.config import Settings
     from relay.lanes import Lane, Reading, Ticket
     from relay.lease import Tier
+    from relay.resolve import Settled
     from relay.submission import Outcome
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
@@ -45,9 +48,6 @@ ANSWER_SHARE_S: Final = 5.0
 
 MAX_INFLIGHT_BYTES: Final = 256 * 1024 * 1024
 """Of all submissions together: keys cost nothing, so no bound for each sender bounds the memory."""
-
-SEEN_CACHES: Final = frozenset({Client.NETHERMIND})
-"""Clients that say "already known" of what they have seen, even after their pool dropped it."""
 
 
 class Submitter:
@@ -76,7 +76,9 @@ class Submitter:
         self._tier = tier
         self._resolver = Resolver(client=client, accounts=accounts, facts=identity, metrics=metrics, clock=clock)
         self.book: LaneBook[Submission] = LaneBook(settings.ordering, shared=tier is not None)
-        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier)
+        self._runs = Runs(settings.upstream, identity, metrics, clock)
+        runs = self._runs if settings.upstream.submit == "batch" else None
+        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier, runs=runs)
         self._inflight: dict[tuple[str, bytes], Submission] = {}
         self._inflight_bytes = 0
         self._draining = False
@@ -86,7 +88,7 @@ class Submitter:
     def _count(self, metrics: Metrics) -> None:
         self._waits = {tier: metrics.lane_wait.cell(tier) for tier in TIERS}
         self._holds = {tier: metrics.lane_hold.cell(tier) for tier in TIERS}
-        self._verdicts = {name: metrics.verdicts.cell(name) for name in DISPOSITIONS}
+        self._proofs = Proofs(self._identity, {name: metrics.verdicts.cell(name) for name in DISPOSITIONS})
         self._stateful_refusals = metrics.prechecks.cell("stateful")
         self._lane_refusals = {name: metrics.lane_refusals.cell(name) for name in REFUSALS}
 
@@ -124,20 +126,64 @@ class Submitter:
         submission = ticket.submission
         submission.held_since = self._clock()
         submission.permit = self._tier.permit(lane) if self._tier is not None else None
-        if (refusal := await self._stateful(submission)) is not None:
-            self._finish(submission, refusal, f"precheck: {refusal.message}")
+        if await self._is_refused(submission):
             return Effect.REFUSED
-        deadline = submission.arrived + self._settings.ordering.max_wait_s
-        left = deadline - self._clock()
+        deadline = self._deadline(submission)
         attempt = await self._client.submit(
-            submission.request.method.wire,
-            submission.request.wire_params,
-            min(self._settings.upstream.timeout_s, left - min(ANSWER_SHARE_S, left / 2)),
-            submission.permit,
+            submission.request.method.wire, submission.request.wire_params, self._share(deadline), submission.permit
         )
         if isinstance(attempt, NotSent) and submission.permit is not None and submission.permit.denied:
-            return Effect.WITHHELD
+            return self._back(submission)
         return await self._conclude(submission, attempt, deadline)
+
+    async def settle_run(self, lane: Lane[Submission], run: Sequence[Ticket[Submission]]) -> list[Effect]:
+        """Carry out several in one batch, each to an end of its own; those without one go back to the lane.
+
+        The oldest one's time is the time of all: its client was promised an answer first.
+        """
+        submissions = [ticket.submission for ticket in run]
+        now, permit = self._clock(), self._tier.permit(lane) if self._tier is not None else None
+        for submission in submissions:
+            submission.held_since, submission.permit = now, permit
+        effects: dict[Submission, Effect] = {}
+        if sound := await self._sound(submissions, effects):
+            deadline = min(map(self._deadline, submissions))
+            params = [submission.request.wire_params for submission in sound]
+            wire, share = sound[0].request.method.wire, self._share(deadline)
+            answer = await self._client.submit_batch(wire, params, share, permit)
+            if permit is None or not permit.denied:
+                await self._conclude_run(dict(zip(sound, self._runs.read(answer), strict=True)), deadline, effects)
+        return [effects.get(submission) or self._back(submission) for submission in submissions]
+
+    async def _sound(self, run: Sequence[Submission], effects: dict[Submission, Effect]) -> Sequence[Submission]:
+        """Those to be sent: up to the first one that a precheck refuses, for what is above it depends on it."""
+        for place, submission in enumerate(run):
+            if await self._is_refused(submission):
+                effects[submission] = Effect.REFUSED
+                return run[:place]
+        return run
+
+    def _deadline(self, submission: Submission) -> float:
+        return submission.arrived + self._settings.ordering.max_wait_s
+
+    def _share(self, deadline: float) -> float:
+        """For the first attempt; the rest is for finding out."""
+        left = deadline - self._clock()
+        return min(self._settings.upstream.timeout_s, left - min(ANSWER_SHARE_S, left / 2))
+
+    def _back(self, submission: Submission) -> Effect:
+        """Its turn came to nothing: it waits again, unless it was answered meanwhile, at the end of a drain."""
+        if submission.outcome.done():
+            return Effect.DOUBTFUL
+        submission.held_since = submission.permit = None
+        return Effect.WITHHELD
+
+    async def _is_refused(self, submission: Submission) -> bool:
+        """By a stateful precheck; then its clients are answered."""
+        refusal = await self._stateful(submission)
+        if refusal is not None:
+            self._finish(submission, refusal, f"precheck: {refusal.message}")
+        return refusal is not None
 
     async def _stateful(self, submission: Submission) -> Refusal | None:
         """The balance, if asked for: a recent one may let it pass, only a fresh one may refuse it."""
@@ -155,61 +201,60 @@ class Submitter:
 
     async def _conclude(self, submission: Submission, attempt: Attempt, deadline: float) -> Effect:
         """From an attempt to an outcome."""
-        match attempt:
-            case NotSent(detail):
-                self._finish(submission, errors.UPSTREAM_UNREACHABLE.refusal(detail=detail), "not sent")
-                return Effect.REFUSED
-            case Lost(detail):
-                return await self._find_out(submission, detail, deadline)
-            case Answered(reply):
-                if reply.error is None:
-                    return await self._taken(submission, reply.result or jsonrpc.NULL, deadline)
-                return await self._refused(submission, reply, deadline)
+        proof = self._proofs.of(submission, attempt)
+        if isinstance(proof, Proven):
+            return self._end(submission, proof)
+        effects: dict[Submission, Effect] = {}
+        await self._clear_up({submission: proof}, deadline, submission, effects)
+        return effects[submission]
 
-    async def _taken(self, submission: Submission, result: bytes, deadline: float) -> Effect:
-        if not fits(submission.request, submission.transaction.hash, result):
-            return await self._find_out(submission, "the answer is not this transaction's hash", deadline)
-        self._verdicts["accepted"].n += 1
-        known_hash = submission.request.method.by_bytes
-        self._finish(submission, submission.own_hash if known_hash else Accepted(result), "accepted")
-        return Effect.ACCEPTED
+    async def _conclude_run(
+        self, attempts: dict[Submission, Attempt], deadline: float, effects: dict[Submission, Effect]
+    ) -> None:
+        """The same for each of a run: what is proven ends at once, for the rest one search is made."""
+        head = next(iter(attempts))
+        unclear: dict[Submission, Question | Doubt] = {}
+        for submission, attempt in attempts.items():
+            proof = self._proofs.of(submission, attempt)
+            if isinstance(proof, Proven):
+                self._end_of(submission, proof, head, effects)
+            else:
+                unclear[submission] = proof
+        if unclear:
+            await self._clear_up(unclear, deadline, head, effects)
 
-    async def _refused(self, submission: Submission, reply: jsonrpc.Reply, deadline: float) -> Effect:
-        """The node answered an error: what does it mean?"""
-        verdict = judge(reply.error, self._identity.client)
-        self._verdicts[verdict.disposition].n += 1
-        match verdict.disposition:
-            case Disposition.IN_POOL:
-                if self._identity.client in SEEN_CACHES and await self._known(submission, deadline) is False:
-                    return await self._find_out(submission, "seen, but not in the pool", deadline)
-                self._finish(submission, submission.own_hash, "in pool")
-                return Effect.ACCEPTED
-            case Disposition.UNCERTAIN:
-                return await self._find_out(submission, verdict.reason, deadline)
-            case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
-                known = await self._known(submission, deadline)
-                if known is None:
-                    return await self._find_out(submission, verdict.reason, deadline)
-                if known:
-                    self._finish(submission, submission.own_hash, f"{verdict.reason}, known")
-                    return Effect.DOUBTFUL
-        self._finish(submission, Declined(reply.error_text or b"{}"), verdict.reason)
-        doubtful = verdict.about_nonce or verdict.disposition in (Disposition.SLOT_TAKEN, Disposition.UNRECOGNISED)
-        return Effect.DOUBTFUL if doubtful else Effect.REFUSED
+    async def _clear_up(
+        self,
+        unclear: dict[Submission, Question | Doubt],
+        deadline: float,
+        head: Submission,
+        effects: dict[Submission, Effect],
+    ) -> None:
+        """Ask for the hashes in question, and find out what stays in doubt. ``unclear`` is in nonce order."""
+        asked = {submission: proof for submission, proof in unclear.items() if isinstance(proof, Question)}
+        hashes = [submission.transaction.hash for submission in asked]
+        known = await self._accounts.known(hashes, deadline - self._clock())
+        proofs = unclear | {one: asked[one].follows(seen) for one, seen in zip(asked, known, strict=True)}
+        doubts = {submission: proof for submission, proof in proofs.items() if isinstance(proof, Doubt)}
+        for submission, proof in proofs.items():
+            if isinstance(proof, Proven):
+                self._end_of(submission, proof, head, effects)
 
-    async def _known(self, submission: Submission, deadline: float) -> bool | None:
-        return await self._accounts.knows(submission.transaction.hash, deadline - self._clock())
+        def tell(submission: Submission, settled: Settled | None) -> None:
+            effects[submission] = self._end(submission, _found_out(submission, settled, doubts[submission].why))
 
-    async def _find_out(self, submission: Submission, why: str, deadline: float) -> Effect:
-        settled = await self._resolver.resolve(
-            submission.request, submission.transaction.hash, deadline, submission.permit
-        )
-        if settled is None:
-            self._finish(submission, submission.unknown, f"unknown: {why}")
-            return Effect.DOUBTFUL
-        outcome = Accepted(settled.result) if settled.result else submission.own_hash
-        self._finish(submission, outcome, f"{'found' if settled.found else 'resent'} after: {why}")
-        return Effect.ACCEPTED
+        await self._resolver.resolve(list(doubts), deadline, tell, head.permit)
+
+    def _end_of(
+        self, submission: Submission, proof: Proven, head: Submission, effects: dict[Submission, Effect]
+    ) -> None:
+        """A follower that may be refused only for what went wrong below it has no end yet: it goes back to the lane."""
+        if submission is head or not proof.dependent:
+            effects[submission] = self._end(submission, proof)
+
+    def _end(self, submission: Submission, proof: Proven) -> Effect:
+        self._finish(submission, proof.outcome, proof.verdict)
+        return proof.effect
 
     def _finish(self, submission: Submission, outcome: Outcome, verdict: str) -> None:
         """Answer every copy. The lane does not wait for that: the callbacks and the log line run after it has moved."""
@@ -293,3 +338,11 @@ class Submitter:
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in list(self._inflight.values()):
             self._finish(submission, submission.unknown, "unknown: the instance shut down")
+
+
+def _found_out(submission: Submission, settled: Settled | None, why: str) -> Proven:
+    """How a search ended."""
+    if settled is None:
+        return Proven(submission.unknown, f"unknown: {why}", Effect.DOUBTFUL)
+    outcome = Accepted(settled.result) if settled.result else submission.own_hash
+    return Proven(outcome, f"{'found' if settled.found else 'resent'} after: {why}", Effect.ACCEPTED)

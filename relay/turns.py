@@ -2,6 +2,7 @@
 
 Job: wake a lane when something happened, run its steps one after the other, and hold no lane longer than its turn.
 Rules: the end of a turn and the begin of the next happen in one synchronous stretch; bookkeeping comes after (G3). A
+turn is one ticket's, or a run's where runs are wanted; what belongs to a run is decided at the instant it begins. A
 turn is never cancelled by a client (G8). Reads of counts go beside the lane. A fault inside a turn ends the turn, not
 the lane; a fault outside of it is answered to all that wait, and the next ticket begins anew.
 Must not know: what a submission is, how counts are read, what an answer means.
@@ -10,13 +11,14 @@ Must not know: what a submission is, how counts are read, what an answer means.
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from relay import errors
 from relay.lanes import REST, Ask, Effect, Go, Pass, Rest, Sleep, TurnAway
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from relay.errors import Refusal
     from relay.lanes import Lane, LaneBook, Reading, Ticket
@@ -35,6 +37,9 @@ class Work(Protocol[T]):
     async def settle(self, lane: Lane[T], ticket: Ticket[T]) -> Effect:
         """Carry the submission out; return as soon as the upstream has answered, or never will."""
 
+    async def settle_run(self, lane: Lane[T], run: Sequence[Ticket[T]]) -> Sequence[Effect]:
+        """Carry out several of consecutive nonces at once; the effect of each, in their order."""
+
     async def read_counts(self, lane: Lane[T], reading: Reading[T]) -> int | None:
         """The pending count (None: not to be had). Takes out of the lane what ``reading`` judges to be spent."""
 
@@ -42,13 +47,20 @@ class Work(Protocol[T]):
         """``ticket`` left the lane without a turn."""
 
     def broken(self, ticket: Ticket[T], error: BaseException) -> None:
-        """`settle` raised: a fault of ours."""
+        """`settle` or `settle_run` raised: a fault of ours."""
+
+
+class Runs(Protocol[T]):
+    """Which submissions may go together (`relay.runs`)."""
+
+    def riders(self, head: T, following: Iterator[Ticket[T]]) -> list[Ticket[T]]:
+        """Of the tickets ``following`` that of ``head``, the first ones that share its turn."""
 
 
 class Turns(Generic[T]):
     """Runs the lanes of a book."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a turn needs, each a room of its own
         self,
         book: LaneBook[T],
         work: Work[T],
@@ -57,6 +69,7 @@ class Turns(Generic[T]):
         clock: Callable[[], float],
         *,
         tier: Tier | None = None,
+        runs: Runs[T] | None = None,
     ) -> None:
         self._book = book
         self._work = work
@@ -64,6 +77,7 @@ class Turns(Generic[T]):
         self._report = report
         self._clock = clock
         self._tier = tier
+        self._runs = runs
         if tier is not None:
             tier.wake, tier.wake_all = self.wake, self.wake_all
         self.running = 0
@@ -119,9 +133,7 @@ class Turns(Generic[T]):
                 step = self._tier.screen(lane, step, now)
             match step:
                 case Go(ticket):
-                    lane.granted(ticket)
-                    effect = await self._turn(lane, ticket)
-                    lane.released(ticket, effect, self._clock())
+                    await self._turn(lane, self._run_of(lane, ticket))
                 case Ask():
                     self._owner.start("counts", self._read(lane, lane.asked(self._clock())))
                 case TurnAway():
@@ -136,19 +148,40 @@ class Turns(Generic[T]):
                     self._book.rest(lane)
                     return
 
-    async def _turn(self, lane: Lane[T], ticket: Ticket[T]) -> Effect:
-        self.running += 1
+    def _run_of(self, lane: Lane[T], head: Ticket[T]) -> Sequence[Ticket[T]]:
+        """Whose turn begins with that of ``head``. With other instances, nothing above what waits lower elsewhere."""
+        if self._runs is None:
+            return (head,)
+        following, tier = lane.following(head), self._tier
+        if tier is not None:
+            following = takewhile(lambda ticket: tier.may_follow(lane, ticket.nonce), following)
+        return (head, *self._runs.riders(head.submission, following))
+
+    async def _turn(self, lane: Lane[T], run: Sequence[Ticket[T]]) -> None:
+        for ticket in run:
+            lane.granted(ticket)
+        self.running += len(run)
         if self._tier is not None:
             self._tier.begins(lane)
         try:
-            return await self._work.settle(lane, ticket)
-        except Exception as error:  # noqa: BLE001 - a fault in one turn must not end the lane
-            self._work.broken(ticket, error)
-            return Effect.DOUBTFUL
+            effects = await self._carry_out(lane, run)
         finally:
-            self.running -= 1
+            self.running -= len(run)
             if self._tier is not None:
                 self._tier.ends(lane)
+        now = self._clock()
+        for ticket, effect in zip(run, effects, strict=True):
+            lane.released(ticket, effect, now)
+
+    async def _carry_out(self, lane: Lane[T], run: Sequence[Ticket[T]]) -> Sequence[Effect]:
+        try:
+            if len(run) == 1:
+                return (await self._work.settle(lane, run[0]),)
+            return await self._work.settle_run(lane, run)
+        except Exception as error:  # noqa: BLE001 - a fault in one turn must not end the lane
+            for ticket in run:
+                self._work.broken(ticket, error)
+            return [Effect.DOUBTFUL] * len(run)
 
     async def _read(self, lane: Lane[T], reading: Reading[T]) -> None:
         pending = None

@@ -52,6 +52,8 @@ class Upstream(_Section, frozen=True):
     timeout_s: Seconds = 30.0
     connect_timeout_s: Seconds = 3.0
     max_connections: Annotated[int, Meta(ge=2)] = 256
+    submit: Literal["single", "batch"] = "single"
+    max_submit_batch: Annotated[int, Meta(ge=1, le=1000)] = 50
     ca_file: str = ""
 
 

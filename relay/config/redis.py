@@ -93,6 +93,8 @@ def doubts(settings: Settings) -> Iterator[str]:
             f"ordering.reorder_window_ms: {ordering.reorder_window_ms} is not below four fifths of "
             "ordering.max_wait_s: what waits above a gap is refused before the gap is passed"
         )
+    if settings.upstream.submit == "batch" and ordering.order == "arrival":
+        yield 'upstream.submit: "batch" needs ordering.order = "nonce"; by arrival submissions go one by one'
     if not redis.url:
         return
     if redis.lease_ms >= settings.ordering.max_wait_s * 1000:

@@ -1,8 +1,9 @@
 """One body from arrival to answer: JSON-RPC, submissions, and what the script does to them.
 
 Job: read calls, carry each out under its plan, say how the answer is to be written.
-Rules: a batch runs in order, one call after the other, as geth's does. A call is counted, decoded, recorded and matched
-against the script in one synchronous stretch, at its arrival; the nonce is judged only after the node's delay.
+Rules: a batch runs in order, one call after the other, as geth's does; a rule for `BATCH` hits it as a whole. A call is
+counted, decoded, recorded and matched against the script in one synchronous stretch, at its arrival; the nonce is
+judged only after the node's delay.
 Must not know: sockets.
 """
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 INVALID_PARAMS: Final = -32602
 SYNC_DEFAULT_MS: Final = 20_000
 SYNC_MAX_MS: Final = 60_000
+BATCH: Final = "dev_batch"
+"""The method by which a rule hits a batch as a whole, before its calls."""
 SYNC_TIMED_OUT: Final = 4
 """EIP-7966."""
 
@@ -132,15 +135,31 @@ async def answer(node: DevNode, body: bytes, connection: Connection) -> Reply:
     parsed = jsonrpc.parse(body)
     if not isinstance(parsed, jsonrpc.Batch):
         return await _element(node, parsed, connection)
+    plan = node.script.plan(Incoming(BATCH, None, None))
+    if (outcome := await _go_through(node, connection, plan.before)) is not None:
+        return _for_all(outcome)
     texts: list[bytes] = []
-    manner = None
+    manner = plan.shape
     for element in parsed.elements:
         reply = await _element(node, element, connection)
         if isinstance(reply.manner, Reset | Page | Gone):
             return reply
         manner = manner or reply.manner
         texts += [reply.body] if reply.body else []
+    if (outcome := await _go_through(node, connection, plan.after)) is not None:
+        return _for_all(outcome)
     return Reply(jsonrpc.join(texts) if texts else b"", manner)
+
+
+def _for_all(outcome: Outcome) -> Reply:
+    """One answer to a whole batch, under no call's id."""
+    match outcome:
+        case Reset() | Page() | Gone():
+            return Reply(b"", outcome)
+        case Refused():
+            return Reply(_error(jsonrpc.NULL, outcome))
+        case Result(value):
+            return Reply(orjson.dumps(value))
 
 
 async def _element(
@@ -187,21 +206,21 @@ def _read(exchange: Exchange) -> None:
 
 
 async def _carried_out(exchange: Exchange) -> Outcome:
-    if (outcome := await _go_through(exchange, exchange.plan.before)) is not None:
+    if (outcome := await _go_through(exchange.node, exchange.connection, exchange.plan.before)) is not None:
         return outcome
     outcome = exchange.flaw or await _performed(exchange)
-    changed = await _go_through(exchange, exchange.plan.after)
+    changed = await _go_through(exchange.node, exchange.connection, exchange.plan.after)
     return outcome if changed is None else changed
 
 
-async def _go_through(exchange: Exchange, turns: tuple[Turn, ...]) -> Outcome | None:
+async def _go_through(node: DevNode, connection: Connection, turns: tuple[Turn, ...]) -> Outcome | None:
     """The first scripted turn that decides the outcome, all earlier ones having been waited for."""
     for turn in turns:
         match turn:
             case Delay(ms=ms):
                 await asyncio.sleep(ms / 1000)
             case Hang():
-                if not await exchange.node.hold(exchange.connection.hold()):
+                if not await node.hold(connection.hold()):
                     return Gone()
             case Refuse(message=message, code=code, data=data):
                 return Refused(message, code, data)

@@ -11,6 +11,8 @@ Rules
 - A ticket below ``next`` (every ticket, while ``next`` is unknown) is *unproven*: anyone can replay what a sender once
   signed. It takes no place in the queue until a count, read after it arrived, shows that its nonce is not spent. A
   cached count proves nothing, for a reorganisation can lower it.
+- One turn at a time. A turn is one ticket's, or that of a run: tickets of consecutive nonces, of which `Lane.following`
+  says how far they reach. Each has an end of its own.
 - A lane with a ticket is never evicted.
 Must not know: transactions, the upstream, tasks. Pure; time is handed in (monotonic seconds).
 """
@@ -19,12 +21,16 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from relay import errors
 from relay.lanes.steps import ASK, REST, SLEEP, Effect, Go, Pass, Reading, Sleep, Ticket, TurnAway
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from relay.errors import Refusal
     from relay.lanes.rules import Rules
     from relay.lanes.steps import Step
@@ -39,6 +45,7 @@ LOOK_S: Final = 0.05
 ways (another instance, while nothing tells of it) must not cost a whole window."""
 
 NEVER: Final = float("-inf")
+_NUMBER: Final = attrgetter("number")
 
 
 class _Moment(Generic[T]):
@@ -50,7 +57,7 @@ class _Moment(Generic[T]):
         "blind",
         "confirmed",
         "gap",
-        "holder",
+        "holders",
         "looks",
         "open_to",
         "reading",
@@ -66,7 +73,8 @@ class _Moment(Generic[T]):
         """As they came."""
         self.arrivals: deque[Ticket[T]] = deque()
         """All that waited, as they came; those that left are dropped when they reach the front."""
-        self.holder: Ticket[T] | None = None
+        self.holders: list[Ticket[T]] = []
+        """Whose turn it is: nobody's, one's, or a run's."""
         self.reading: Reading[T] | None = None
         self.risen = NEVER
         """When ``next`` last rose."""
@@ -103,7 +111,7 @@ class Lane(Generic[T]):
 
     def __repr__(self) -> str:
         moment = self._moment
-        holds = f", {moment.holder} holds" if moment.holder else ""
+        holds = f", {moment.holders} hold" if moment.holders else ""
         asks = ", asking" if moment.reading else ""
         return f"<lane {self.key.hex()}: next {self._next}, {self.waiting} waiting{holds}{asks}>"
 
@@ -150,7 +158,7 @@ class Lane(Generic[T]):
     def decide(self, now: float) -> Step[T]:
         """What happens next. Asked again after each change; changes nothing but by turning tickets away."""
         moment = self._moment
-        if moment.holder is not None:
+        if moment.holders:
             return SLEEP
         if not moment.ready and not moment.unproven:
             return SLEEP if moment.reading else REST
@@ -163,20 +171,33 @@ class Lane(Generic[T]):
             return Go(head)
         return self._at_gap(head, now)
 
+    def following(self, head: Ticket[T]) -> Iterator[Ticket[T]]:
+        """What may share the turn of ``head``, which may go: the proven tickets behind it, nonce by nonce.
+
+        None over a gap, and none while ``next`` is unknown: such a head tries what the others had better wait for. A
+        second ticket of a nonce ends it. To be read before anything changes.
+        """
+        if not self._rules.by_nonce or self._next is None or head.nonce > self._next:
+            return
+        behind = islice(self._moment.ready, 1, None)
+        for nonce, ticket in enumerate(behind, head.nonce + 1):
+            if ticket.nonce != nonce:
+                return
+            yield ticket
+
     def granted(self, ticket: Ticket[T]) -> None:
-        """``ticket`` begins its turn."""
+        """``ticket`` begins its turn, alone or after the others of its run."""
         moment = self._moment
-        moment.holder = ticket
+        moment.holders.append(ticket)
         self._leave(ticket)
         if moment.gap and self._next is not None and ticket.nonce <= self._next:
             moment.gap = False
             self._rules.gaps.filled += 1
 
     def released(self, ticket: Ticket[T], effect: Effect, now: float) -> None:
-        """The turn is over: the upstream has answered, or never will."""
+        """Its part of the turn is over: the upstream has answered, or never will. A run ends in nonce order."""
         moment = self._moment
-        assert moment.holder is ticket
-        moment.holder = None
+        moment.holders.remove(ticket)
         if effect is Effect.DOUBTFUL:
             self._next = None
             moment.open_to = -1
@@ -253,7 +274,7 @@ class Lane(Generic[T]):
     def rest(self) -> None:
         """The lane is idle: keep only what the next burst can use."""
         moment = self._moment
-        busy = moment.ready or moment.unproven or moment.holder or moment.reading
+        busy = moment.ready or moment.unproven or moment.holders or moment.reading
         assert not busy
         self._moment = _IDLE
 
@@ -332,7 +353,7 @@ class Lane(Generic[T]):
         ticket.waiting = True
         self._insert(ticket)
         if ticket not in self._moment.arrivals:
-            self._moment.arrivals.appendleft(ticket)
+            insort(self._moment.arrivals, ticket, key=_NUMBER)
 
     def _admit(self, proven: list[Ticket[T]]) -> TurnAway[T] | None:
         """Unproven tickets become proven; the newest ones above ``max_queue`` find no room."""

@@ -41,7 +41,8 @@ class Effect(Enum):
     DOUBTFUL = "doubtful"
     """A refusal about the nonce, or an unknown outcome: ``next`` is read afresh."""
     WITHHELD = "withheld"
-    """Nothing was sent, for the lane is another instance's by now: the ticket waits again."""
+    """The upstream does not have it: nothing was sent, for the lane is another instance's by now, or what went before
+    it in its run was not taken. The ticket waits again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,10 @@ class Keeper:
         """May a turn begin with ``nonce``?"""
         return self.may_send(now) and self._reaches(nonce) and not self._yields(nonce, now)
 
+    def may_follow(self, nonce: int, now: float) -> bool:
+        """May ``nonce`` share a turn that begins below it? Nobody lower is known to wait elsewhere."""
+        return not self._yields(nonce, now)
+
     @property
     def forgettable(self) -> bool:
         """Nothing is under way and nothing is held."""

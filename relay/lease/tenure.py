@@ -64,6 +64,10 @@ class Tenure:
         """May a turn begin?"""
         return self.keeper.may_begin(nonce, self._tier.clock())
 
+    def may_follow(self, nonce: int) -> bool:
+        """May ``nonce`` share a turn that begins below it?"""
+        return self.keeper.may_follow(nonce, self._tier.clock())
+
     def writes(self) -> int:
         """The fence under which a write may happen now; 0: it may not."""
         if not self.keeper.may_send(now := self._tier.clock()):

@@ -190,6 +190,11 @@ class Tier:
             return step
         return lane.turn_all_away(errors.ORDERING_UNAVAILABLE.refusal())
 
+    def may_follow(self, lane: Lane[Any], nonce: int) -> bool:
+        """May ``nonce`` share the turn that begins, or does a lower one wait at another instance?"""
+        tenure = self._tenures.get(lane.key)
+        return tenure is None or tenure.may_follow(nonce)
+
     def begins(self, lane: Lane[Any]) -> None:
         """A turn of ``lane`` begins."""
         if (tenure := self._tenures.get(lane.key)) is not None:

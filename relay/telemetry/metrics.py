@@ -210,6 +210,12 @@ class Metrics:
             "Outcomes that were unknown and how they ended.",
             end=("found", "accepted", "unknown"),
         )
+        self.runs = Counter(
+            "runs_total",
+            "Batches of consecutive submissions and what came back.",
+            end=("answered", "unknown", "refused", "not_sent"),
+        )
+        self.run_submissions = Counter("run_submissions_total", "Submissions in those batches.")
         self.unordered = Counter("unordered_total", "Submissions of unknown types, passed without ordering.")
         self.upstream_time = Histogram(
             "upstream_seconds", "From request to the upstream's answer.", kind=("submission", "read")

@@ -9,6 +9,7 @@ Must not know: lanes, prechecks.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ from relay import jsonrpc
 from relay.upstream.client import Answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from relay.upstream.client import UpstreamClient
 
@@ -70,6 +71,10 @@ class Accounts:
         if isinstance(found, dict) and str(found.get("hash", "")).lower() == hash_.lower():
             return True
         return None
+
+    async def known(self, hashes: Sequence[str], timeout_s: float) -> list[bool | None]:
+        """`knows` of each, all asked at once: as slow as the slowest, and no batch, for the node may refuse those."""
+        return list(await asyncio.gather(*(self.knows(hash_, timeout_s) for hash_ in hashes)))
 
     async def receipt(self, hash_: str) -> bytes | None:
         """The receipt's text as the node sent it; None while there is none."""

@@ -21,7 +21,7 @@ from relay import jsonrpc
 from relay.upstream.exchange import SHUT_DOWN, Failure, Lack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from relay.telemetry.metrics import Metrics
     from relay.upstream.exchange import Exchange, Head, Sender
@@ -56,6 +56,18 @@ class Answered:
 
 
 Attempt = NotSent | Lost | Answered
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswer:
+    """What came of a batch of submissions: an attempt for each call, in their order.
+
+    ``status``: of HTTP, None without an answer. ``shared``: an error for the whole batch, under no call's id.
+    """
+
+    attempts: list[Attempt]
+    status: int | None = None
+    shared: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +221,15 @@ class UpstreamClient:
         end = await self.post(jsonrpc.call_text(number, method, params), timeout_s, submission=True, gate=gate)
         return _as_attempt(end, number)
 
+    async def submit_batch(
+        self, method: str, params: Sequence[bytes], timeout_s: float, gate: Callable[[], bool] | None = None
+    ) -> BatchAnswer:
+        """As `submit`, several at once: one batch, in the order of ``params``, that a node runs in its order."""
+        numbers = [b"%d" % next(self._numbers) for _ in params]
+        calls = [jsonrpc.call_text(number, method, each) for number, each in zip(numbers, params, strict=True)]
+        end = await self.post(jsonrpc.join(calls), timeout_s, submission=True, gate=gate)
+        return _as_batch_answer(end, numbers)
+
     async def call(self, method: str, params: list[Any], timeout_s: float | None = None) -> Attempt:
         """One call of our own that only reads, for a lane's sake: it may be sent twice, and does not starve."""
         number = b"%d" % next(self._numbers)
@@ -243,10 +264,8 @@ def _always() -> bool:
 
 def _as_attempt(end: Whole | Failure, number: bytes) -> Attempt:
     match end:
-        case Failure(Lack.UNREACHABLE, detail):
-            return NotSent(detail)
-        case Failure(_, detail):
-            return Lost(detail)
+        case Failure():
+            return _as_lack(end)
         case Whole(status, body):
             reply = jsonrpc.parse_reply(body)
             if reply is None:
@@ -254,3 +273,27 @@ def _as_attempt(end: Whole | Failure, number: bytes) -> Attempt:
             if reply.id != number and not (reply.error is not None and reply.id in (None, jsonrpc.NULL)):
                 return Lost(f"HTTP {status} with the answer to another call")
             return Answered(reply)
+
+
+def _as_lack(end: Failure) -> NotSent | Lost:
+    return NotSent(end.detail) if end.lack is Lack.UNREACHABLE else Lost(end.detail)
+
+
+def _as_batch_answer(end: Whole | Failure, numbers: list[bytes]) -> BatchAnswer:
+    """By id, whatever the order. A call that is answered twice is not answered: which of the two is true?"""
+    if isinstance(end, Failure):
+        return BatchAnswer([_as_lack(end)] * len(numbers))
+    elements = jsonrpc.split(end.body)
+    found: dict[bytes | None, Attempt] = {}
+    shared: object = None
+    for text in [end.body] if elements is None else elements:
+        if (reply := jsonrpc.parse_reply(text)) is None:
+            continue
+        if reply.id in found:
+            found[reply.id] = Lost(f"HTTP {end.status} with two answers to one call")
+        else:
+            found[reply.id] = Answered(reply)
+        if reply.id in (None, jsonrpc.NULL):
+            shared = reply.error
+    missing = Lost(f"HTTP {end.status} without an answer to this call of the batch")
+    return BatchAnswer([found.get(number, missing) for number in numbers], end.status, shared)

@@ -63,6 +63,7 @@ _EVERY_CLIENT: Final = frozenset(Client)
 _NONCE_REASONS: Final = frozenset(
     {"nonce_too_low", "already_mined", "nonce_too_high", "nonce_too_far", "lane_blocked", "delegated_limit"}
 )
+_BATCH_REASONS: Final = frozenset({"batch_refused", "batch_too_long"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,16 @@ class Verdict:
     def about_nonce(self) -> bool:
         """Does it say that the node's next nonce is not what we thought? Then the lane reads the count afresh."""
         return self.reason in _NONCE_REASONS
+
+    @property
+    def for_gap(self) -> bool:
+        """Not taken for want of a lower nonce: once that is there, the same bytes may be taken."""
+        return self.disposition is Disposition.NOT_NOW and self.about_nonce
+
+    @property
+    def about_batch(self) -> bool:
+        """Does it refuse the batch that it answers, and not the transaction?"""
+        return self.reason in _BATCH_REASONS
 
 
 _BLANK: Final = re.compile(r"\{([^{}]*)\}")

@@ -59,6 +59,19 @@ RULES: Final[tuple[Rule, ...]] = (
         ("any", "too many requests"),
         ("any", "compute units per second"),
     ),
+    # The endpoint takes no batches, or none of this length: it has looked at none of the calls. geth says so under the
+    # id of the first one.
+    *meaning(
+        Disposition.NOT_NOW, "batch_refused",
+        ("any", "batch too large"),
+        ("any", "batch request was too large"),
+        ("any", "batch size limit exceeded"),
+        ("any", "exceeds max batch size"),
+        ("any", "batch request amount {101} exceeds max {100}"),
+        ("any", "batch requests are not supported"),
+        ("any", "batched requests are not supported"),
+        ("any", "batch requests are disabled"),
+    ),
     # The endpoint does not take submissions; there is nothing wrong with this one.
     *meaning(
         Disposition.REFUSED_HERE, "method_denied",
