@@ -73,7 +73,13 @@ async def relay_before(url: str, **tables: dict[str, Any]) -> AsyncIterator[str]
     listen = {"listen": "127.0.0.1:0"}
     server = {"drain_s": 5} | listen | tables.get("server", {})
     checked = config.check(
-        {"log": {"level": "error"}, **tables, "server": server, "ops": listen, "upstream": {"url": url}}
+        {
+            "log": {"level": "error"},
+            **tables,
+            "server": server,
+            "ops": listen,
+            "upstream": {"url": url} | tables.get("upstream", {}),
+        }
     )
     metrics = Metrics()
     logs = Logs.start(checked.log, metrics, sys.stdout)

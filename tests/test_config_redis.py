@@ -132,3 +132,5 @@ def test_what_is_unwise_is_told() -> None:
     assert [doubt.split(":")[0] for doubt in doubts(redis(lease_ms=60_000))] == ["redis.lease_ms"]
     assert [doubt.split(":")[0] for doubt in doubts(redis(lease_ms=900, timeout_ms=200))] == ["redis.lease_ms"]
     assert [doubt.split(":")[0] for doubt in doubts(redis(timeout_ms=2100))] == ["redis.timeout_ms"]
+    by_arrival = {"ordering": {"order": "arrival"}, "upstream": {"submit": "batch"}}
+    assert [doubt.split(":")[0] for doubt in doubts(check(by_arrival))] == ["upstream.submit"]

@@ -49,6 +49,16 @@ def test_a_lane_is_handed_on_by_a_push() -> None:
     assert [(arrival.instance, arrival.taken) for arrival in world.node] == [(holder.name, True), (waiter.name, True)]
 
 
+def test_a_run_ends_at_what_waits_lower_elsewhere() -> None:
+    """The holder knows that the other has nonce 1: its own 1 may go with its 0, its 2 may not."""
+    world = World()
+    holder, _ = waiting_behind(world)
+    assert holder.keeper.may_follow(2, world.now)
+    world.push(holder)
+
+    assert [holder.keeper.may_follow(nonce, world.now) for nonce in (1, 2, 3)] == [True, False, False]
+
+
 def test_a_waiter_that_was_paused_does_not_take_an_old_grant() -> None:
     """Its deadline counts from the registration, not from the moment that the push is read."""
     world = World()

@@ -50,13 +50,14 @@ async def ask(client: aiohttp.ClientSession, url: str, body: bytes) -> Any:
         return json.loads(await response.read())
 
 
-async def test_a_burst_is_mined_in_order_and_none_is_lost(anvil: Path) -> None:
+@pytest.mark.parametrize("submit", ["single", "batch"])
+async def test_a_burst_is_mined_in_order_and_none_is_lost(anvil: Path, submit: str) -> None:
     """Three senders, neighbours swapped, all at once: every one accepted, mined, in nonce order, each once."""
     count = 30
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         a_node(anvil, "--no-mining") as node,
-        relay_before(node) as relay,
+        relay_before(node, upstream={"submit": submit}) as relay,
         aiohttp.ClientSession(connector=connector) as client,
     ):
         raws = {(who, nonce): signed(nonce, who=who, chainId=CHAIN_ID) for who in range(3) for nonce in range(count)}

@@ -16,7 +16,7 @@ from relay.tasks import TaskOwner
 from relay.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
 KEY = b"\x22" * 20
 
@@ -51,6 +51,9 @@ class Bench:
         effect = await self.ends[ticket.submission]
         self.ended.append(ticket.submission)
         return effect
+
+    async def settle_run(self, lane: Lane[str], run: Sequence[Ticket[str]]) -> list[Effect]:
+        return [await self.settle(lane, ticket) for ticket in run]
 
     async def read_counts(self, lane: Lane[str], reading: Reading[str]) -> int | None:
         asyncio.get_running_loop().call_soon(self.counted.set)
@@ -142,6 +145,51 @@ async def test_a_fault_in_a_turn_ends_the_turn_and_not_the_lane() -> None:
     bench.ends["good"].set_result(Effect.ACCEPTED)
     await bench.owner.settled()
     assert bench.ended == ["broken bad", "good"]
+
+
+class Together:
+    """Whatever follows rides."""
+
+    def riders(self, head: str, following: Iterator[Ticket[str]]) -> list[Ticket[str]]:
+        return list(following)
+
+
+async def test_a_run_is_one_turn_and_ends_for_each() -> None:
+    """Nothing else begins before its end; then each ticket's effect counts for itself, in nonce order."""
+    bench = Bench()
+    bench.turns = Turns(bench.book, bench, bench.owner, bench.report, time.monotonic, runs=Together())
+    for name, nonce in (("c", 2), ("a", 0), ("b", 1)):
+        bench.send(name, nonce)
+    for name in ("a", "b", "c"):
+        assert await bench.next_turn() == name
+        assert bench.turns.running == 3
+        if name == "b":
+            bench.send("d", 3)
+        assert bench.began.empty()
+        bench.ends[name].set_result(Effect.ACCEPTED)
+
+    assert await bench.next_turn() == "d"
+    assert bench.turns.running == 1
+    bench.ends["d"].set_result(Effect.ACCEPTED)
+    await bench.owner.settled()
+    assert bench.ended == ["a", "b", "c", "d"]
+
+
+async def test_a_fault_in_a_run_is_told_of_each_and_ends_the_turn() -> None:
+    """The lane reads its count afresh, and goes on."""
+    bench = Bench()
+    bench.turns = Turns(bench.book, bench, bench.owner, bench.report, time.monotonic, runs=Together())
+    bench.send("a", 0)
+    bench.send("b", 1)
+    assert await bench.next_turn() == "a"
+    bench.send("c", 2)
+    bench.count = lambda: 2
+    bench.ends["a"].set_exception(ZeroDivisionError("a bug"))
+
+    assert await bench.next_turn() == "c"
+    bench.ends["c"].set_result(Effect.ACCEPTED)
+    await bench.owner.settled()
+    assert bench.ended == ["broken a", "broken b", "c"]
 
 
 async def test_a_fault_outside_a_turn_is_answered_and_the_lane_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

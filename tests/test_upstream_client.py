@@ -186,3 +186,52 @@ async def test_a_read_brings_a_value_or_a_word_why_not(body: bytes, value: objec
         (await wire.sinks.get()).answered(HEAD, body)
 
     assert isinstance(read.result(), Unread) if value is Unread else read.result() == value
+
+
+BATCHES = {
+    "in order": (200, b'[{"id":1,"result":"a"},{"id":2,"result":"b"}]', [b'"a"', b'"b"']),
+    "in another order": (200, b'[{"id":2,"result":"b"},{"id":1,"result":"a"}]', [b'"a"', b'"b"']),
+    "one is missing": (200, b'[{"id":2,"result":"b"}]', [None, b'"b"']),
+    "one is foreign": (200, b'[{"id":7,"result":"a"},{"id":2,"result":"b"}]', [None, b'"b"']),
+    "one is double": (200, b'[{"id":1,"result":"a"},{"id":1,"result":"c"},{"id":2,"result":"b"}]', [None, b'"b"']),
+    "one is no answer": (200, b'[{"id":1},{"id":2,"result":"b"}]', [None, b'"b"']),
+    "an id of another kind": (200, b'[{"id":"1","result":"a"},{"id":2,"result":"b"}]', [None, b'"b"']),
+    "one answer, bare": (200, b'{"id":2,"result":"b"}', [None, b'"b"']),
+    "one has no id": (200, b'[{"id":null,"error":{"code":-1,"message":"no"}},{"id":2,"result":"b"}]', [None, b'"b"']),
+    "one error for all": (429, b'{"id":null,"error":{"code":-1,"message":"no"}}', [None, None]),
+    "one error without an id": (400, b'{"error":{"code":-1,"message":"no"}}', [None, None]),
+    "a page": (503, b"<html>", [None, None]),
+    "nothing": (200, b"", [None, None]),
+    "half": (200, b'[{"id":1,"result":"a"},{"id":2,"res', [None, None]),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "results"), BATCHES.values(), ids=BATCHES)
+async def test_a_batch_is_answered_call_by_call(status: int, body: bytes, results: list[bytes | None]) -> None:
+    """By id; a call without an answer of its own, or with two, has none."""
+    wire, client = stand()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(client.submit_batch("m", [b'["0x1"]', b'["0x2"]'], 5.0))
+        (await wire.sinks.get()).answered(Head(status, b"", b""), body)
+    answer = asking.result()
+
+    found = [each.reply.result if isinstance(each, Answered) else None for each in answer.attempts]
+    assert found == results
+    assert all(isinstance(each, Answered | Lost) for each in answer.attempts)
+    assert (answer.status, answer.shared is not None) == (status, b'"error"' in body)
+    assert wire.sent == [
+        b'[{"jsonrpc":"2.0","id":1,"method":"m","params":["0x1"]},{"jsonrpc":"2.0","id":2,"method":"m","params":["0x2"]}]'
+    ]
+
+
+@pytest.mark.parametrize(("lack", "kind"), [(Lack.UNREACHABLE, NotSent), (Lack.TIMED_OUT, Lost), (Lack.CUT_OFF, Lost)])
+async def test_a_batch_without_an_answer_says_so_for_each(lack: Lack, kind: type) -> None:
+    """Only what was not sent is proven not to be there."""
+    wire, client = stand()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(client.submit_batch("m", [b"[]", b"[]"], 5.0))
+        (await wire.sinks.get()).failed(Failure(lack, "why"))
+    answer = asking.result()
+
+    assert [type(each) for each in answer.attempts] == [kind, kind]
+    assert answer.status is None
