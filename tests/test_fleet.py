@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relay.devnode import NodeSettings
-from relay.devnode.faults import Delay, Reset
+from relay.devnode.faults import Reset
 from relay.devnode.keys import FUNDED
 from relay.telemetry.metrics import Metrics
 from relay.upstream.accounts import Accounts
@@ -30,61 +30,6 @@ async def test_many_instances_keep_one_order(server: RedisServer, count: int) ->
         fleet.assert_order()
         assert sum(relay.sent for relay in fleet.relays) < 1.3 * len(answers)
         assert all(relay.metrics.withheld_writes.cell().n == 0 for relay in fleet.relays)
-
-
-@over_a_server
-async def test_many_instances_keep_one_order_in_runs(server: RedisServer) -> None:
-    """The same load in batches: what one instance has together goes together, under one lease, past nobody."""
-    patient = {"reorder_window_ms": 5000}
-    batch = {"submit": "batch"}
-    async with Fleet(
-        2, server=server, lease_ms=8000, ordering=patient, upstream=batch, redis={"timeout_ms": 2000}
-    ) as fleet:
-        answers = await fleet.burst(3, 100)
-
-        assert refused(answers) == []
-        fleet.assert_order()
-        assert all(relay.metrics.withheld_writes.cell().n == 0 for relay in fleet.relays)
-
-
-@over_a_server
-async def test_a_run_needs_few_leases_and_renews_while_it_is_at_the_node(server: RedisServer) -> None:
-    """A node that takes twice a lease for a batch: nobody else gets in, and the lease is this instance's to the end."""
-    async with Fleet(2, server=server, lease_ms=400, upstream={"submit": "batch"}) as fleet:
-        first, second = fleet.relays
-        await first.send(signed(0))
-        fleet.node.script.add(Delay(method="dev_batch", ms=800))
-        run = asyncio.gather(*(first.send(signed(nonce)) for nonce in (1, 2, 3)))
-        await fleet.node.until(lambda: fleet.node.script.hits() == [1])
-        late = await second.send(signed(4))
-
-        assert refused([*(await run), late]) == []
-        assert first.metrics.lost_leases.cell().n == 0
-        fleet.assert_order()
-
-
-@over_a_server
-async def test_a_run_whose_lease_ends_before_the_write_is_not_sent(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The check stands at the write (G9): all of it goes back to the lane, and goes together when it may."""
-    async with Fleet(1, server=server, upstream={"submit": "batch"}) as fleet:
-        (relay,) = fleet.relays
-        assert relay.tier is not None
-        real, asked = relay.tier.allows, [0]
-
-        def lost_once(key: bytes) -> int | None:
-            asked[0] += 1
-            return None if asked[0] == 1 else real(key)
-
-        monkeypatch.setattr(relay.tier, "allows", lost_once)
-        answers = await fleet.burst(1, 5)
-
-        assert refused(answers) == []
-        assert relay.metrics.withheld_writes.cell().n == 1
-        assert relay.metrics.run_submissions.cell().n == 5
-        assert fleet.node.arrivals.total == 5
-        fleet.assert_order()
 
 
 async def test_without_redis_and_by_arrival_the_same_load_fails() -> None:

@@ -145,6 +145,21 @@ def test_what_comes_back_waits_at_the_gap_for_what_was_refused() -> None:
     assert nonces([ticket for ticket, _ in late.tickets]) == [2]
 
 
+def test_what_comes_back_is_overdue_in_the_order_of_its_arrival() -> None:
+    """One that came later and stayed does not hide it."""
+    known = knowing(0, max_wait_s=10)
+    for nonce in range(3):
+        take(known, nonce, now=0.0)
+    run = begin(known)
+    take(known, 9, now=5.0)
+    assert known.overdue(1.0) is None
+    end(known, run, Effect.REFUSED, Effect.WITHHELD, now=2.0)
+
+    late = known.overdue(8.0)
+    assert late is not None
+    assert nonces([ticket for ticket, _ in late.tickets]) == [1, 2]
+
+
 def test_a_doubt_inside_a_run_outlasts_the_acceptances_after_it() -> None:
     """Next is read afresh, whatever the later ones say."""
     known = knowing(0)

@@ -16,10 +16,11 @@ from tests.stand import Stand, call, signed, submission
 from tests.test_submit import count, error, hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from relay.lanes import Lane
     from relay.submission import Submission
+    from relay.upstream.client import BatchAnswer
 
 WHOLE = "dev_batch"
 SLOW: Mapping[str, Any] = {"reorder_window_ms": 60_000}
@@ -336,10 +337,11 @@ async def test_a_refusal_of_the_batch_under_the_first_id_is_not_its_verdict() ->
         assert runs_ended(stand, "refused") == 1
 
 
-async def test_what_cannot_be_found_out_is_unknown_each_with_its_hash() -> None:
+@pytest.mark.parametrize("look", [Hang, Page], ids=["hanging", "failing"])
+async def test_what_cannot_be_found_out_is_unknown_each_with_its_hash(look: type[Hang | Page]) -> None:
     """Twenty look-ups that hang cost the time of one: all is answered within the budget (G5)."""
     async with batching(ordering={"max_wait_s": 3}) as stand:
-        stand.node.script.add(Page(method=WHOLE, when="before"), Page(), Hang(method="eth_getTransactionByHash"))
+        stand.node.script.add(Page(method=WHOLE), Page(), look(method="eth_getTransactionByHash"))
         raws = [signed(nonce) for nonce in range(20)]
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -349,6 +351,29 @@ async def test_what_cannot_be_found_out_is_unknown_each_with_its_hash() -> None:
         assert [(error(reply)["code"], error(reply)["data"]["hash"]) for reply in found] == [
             (-32040, hash_of(raw)) for raw in raws
         ]
+
+
+async def test_the_oldest_of_a_run_sets_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client was promised an answer first: with 10 s left to it, the node gets 5 s for all."""
+    async with batching() as stand:
+        bounds: list[float] = []
+        real = stand.client.submit_batch
+
+        async def note(method: str, params: Sequence[bytes], timeout_s: float, gate: Any = None) -> BatchAnswer:
+            bounds.append(timeout_s)
+            return await real(method, params, timeout_s, gate)
+
+        monkeypatch.setattr(stand.client, "submit_batch", note)
+        stand.node.script.add(Hang(method="eth_getTransactionCount", times=1))
+        waits = at_once(stand, *map(signed, range(3)))
+        await stand.node.until(lambda: stand.node.hanging == 1)
+        (lane,) = stand.submitter.book.busy_lanes()
+        lane._moment.unproven[1].submission.arrived -= 15
+        stand.node.release()
+        await replies(waits)
+
+        assert len(bounds) == 1
+        assert 4 < bounds[0] <= 5
 
 
 async def test_what_is_found_is_answered_before_the_rest_is() -> None:
