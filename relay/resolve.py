@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Gate = Callable[[], bool]
 
 WAITS_S: Final = (0.2, 0.4, 0.8)
-"""Before each round of resends."""
+"""Before each round of resends, for as long as the rounds are in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,14 @@ class Resolver:
         ``submissions`` stand in nonce order. ``gate`` is asked before each resend.
         """
         missing = await self._look(submissions, deadline, tell)
-        for number, wait in enumerate(WAITS_S):
-            if not missing or self._clock() + wait >= deadline:
-                break
-            await self._pause(wait)
-            missing = await self._resend(missing, deadline, len(WAITS_S) - number + 1, tell, gate)
-            missing = await self._look(missing, deadline, tell)
+        vain = 0
+        while missing and vain < len(WAITS_S) and self._clock() + WAITS_S[vain] < deadline:
+            await self._pause(WAITS_S[vain])
+            still = await self._resend(missing, deadline, len(WAITS_S) - vain + 1, tell, gate)
+            still = await self._look(still, deadline, tell)
+            # A round that got one of them through is no sign that the next one will not: the waits begin anew.
+            vain = vain + 1 if len(still) == len(missing) else 0
+            missing = still
         for submission in missing:
             self._tell(submission, None, tell)
 

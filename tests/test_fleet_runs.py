@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @over_a_server
 async def test_many_instances_keep_one_order(server: RedisServer) -> None:
-    """Three senders' bursts, round robin: what one instance has together goes together, under one lease, past nobody."""
+    """Three senders' bursts, round robin: what an instance has together goes together, past nobody."""
     patient = {"reorder_window_ms": 5000}
     batch = {"submit": "batch"}
     async with Fleet(

@@ -337,6 +337,16 @@ async def test_a_refusal_of_the_batch_under_the_first_id_is_not_its_verdict() ->
         assert runs_ended(stand, "refused") == 1
 
 
+async def test_a_node_that_fails_again_and_again_gets_all_of_it_in_the_end() -> None:
+    """Every third connection is reset behind the acceptance: the search goes on for as long as it gets on."""
+    async with batching() as stand:
+        stand.node.script.add(Reset(when="after", every=3))
+        found = await replies(at_once(stand, *map(signed, range(20))))
+
+        assert ["result" in reply for reply in found] == [True] * 20
+        await stand.node.until(lambda: count(stand) == 20)
+
+
 @pytest.mark.parametrize("look", [Hang, Page], ids=["hanging", "failing"])
 async def test_what_cannot_be_found_out_is_unknown_each_with_its_hash(look: type[Hang | Page]) -> None:
     """Twenty look-ups that hang cost the time of one: all is answered within the budget (G5)."""
