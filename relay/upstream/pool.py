@@ -101,16 +101,10 @@ class Pool:
         before_write: Callable[[], bool] | None = None,
     ) -> Exchange:
         """See `exchange.Sender.send`."""
-        request = Request(
-            self,
-            body,
-            sink,
-            lines=lines,
-            timeout_s=self._timeout_s if timeout_s is None else timeout_s,
-            submission=submission,
-            repeatable=repeatable,
-            before_write=before_write,
-        )
+        if timeout_s is None:
+            timeout_s = self._timeout_s
+        deadline = self.now() + timeout_s
+        request = Request(self, body, sink, lines, timeout_s, deadline, submission, repeatable, before_write)
         if self._closed:
             asyncio.get_running_loop().call_soon(request.fail, self._unreachable("this instance is shutting down"))
         elif not ((submission or self.passing < self._limit_passing) and self._use_idle(request)):

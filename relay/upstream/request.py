@@ -12,6 +12,8 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from relay.upstream.exchange import Failure, Lack
 
 if TYPE_CHECKING:
@@ -73,39 +75,25 @@ class Nobody:
 NOBODY: Final = Nobody()
 
 
-class Request:
-    """An `exchange.Exchange`. ``deadline`` is monotonic; ``on`` is the connection while it has one."""
+class Request(msgspec.Struct, eq=False):
+    """An `exchange.Exchange`: what `exchange.Sender.send` was given, and how far it has come.
 
-    __slots__ = (
-        "_desk", "_repeatable", "_sink", "before_write", "body", "deadline", "done", "lines", "on", "paused", "sent",
-        "submission", "timeout_s",
-    )  # fmt: skip
+    ``deadline`` is monotonic; ``on`` is the connection while it has one.
+    """
 
-    def __init__(  # noqa: PLR0913 - what `exchange.Sender.send` was given
-        self,
-        desk: Desk,
-        body: bytes,
-        sink: Sink,
-        *,
-        lines: bytes,
-        timeout_s: float,
-        submission: bool,
-        repeatable: Callable[[], bool] | None,
-        before_write: Callable[[], bool] | None,
-    ) -> None:
-        self._desk = desk
-        self._sink = sink
-        self.body = body
-        self.lines = lines
-        self.timeout_s = timeout_s
-        self.deadline = desk.now() + timeout_s
-        self.submission = submission
-        self._repeatable = repeatable
-        self.before_write = before_write
-        self.on: Carrier | None = None
-        self.sent = False
-        self.paused = False
-        self.done = False
+    _desk: Desk
+    body: bytes
+    _sink: Sink
+    lines: bytes
+    timeout_s: float
+    deadline: float
+    submission: bool
+    _repeatable: Callable[[], bool] | None
+    before_write: Callable[[], bool] | None
+    on: Carrier | None = None
+    sent: bool = False
+    paused: bool = False
+    done: bool = False
 
     # what its sender says
 
