@@ -19,7 +19,7 @@ from relay.ingress.http import HttpServer
 from relay.router import Answer
 from relay.telemetry.metrics import Metrics
 from relay.upstream.exchange import Failure, Head, Lack
-from relay.upstream.head import Plan, plan
+from relay.upstream.head import Plan, read
 from tests.ingress_rig import (
     GET,
     UPSTREAM_HEAD,
@@ -291,11 +291,11 @@ async def test_listed_origins() -> None:
 @on_each_loop
 async def test_what_else_an_answer_varies_by_is_told() -> None:
     """Of the node's Vary only Origin is ours to say: the node never sees one."""
-    read = plan(b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding, Origin\r\nVary: Origin\r\nContent-Length: 0\r\n\r\n")
-    assert isinstance(read, Plan)
+    plan = read(b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding, Origin\r\nVary: Origin\r\nContent-Length: 0\r\n\r\n")
+    assert isinstance(plan, Plan)
     for origins, expected in ((["*"], [b"Accept-Encoding"]), (["https://a.example"], [b"Accept-Encoding", b"Origin"])):
         async with serving(cors_origins=origins) as rig:
-            rig.upstream.script = lambda sent: sent.answer(head=read.head)
+            rig.upstream.script = lambda sent: sent.answer(head=plan.head)
             wire = await rig.wire()
             await wire.send(asks_from("https://a.example"))
             head = await wire._until(b"\r\n\r\n")

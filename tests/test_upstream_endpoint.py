@@ -85,7 +85,7 @@ def test_the_host_is_named_as_http_wants_it(url: str, host: bytes, name: str) ->
     """Without the scheme's own port, IPv6 in brackets, other scripts as IDNA."""
     endpoint = Endpoint(Upstream(url=url))
     assert endpoint.name == name
-    assert b"\r\nHost: %b\r\n" % host in endpoint.head(b"")
+    assert b"\r\nHost: %b\r\n" % host in endpoint.heads[b""]
 
 
 @pytest.mark.parametrize("size", [0, 1, JOINED_BYTES, JOINED_BYTES + 1, 5_000_000])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from relay.errors import DRAINING, HTTP_TIMEOUT, INTERNAL, TOO_MANY_CONNECTIONS
 from relay.ingress import answers, limits
+from relay.ingress.answers import BODILESS
 from relay.ingress.faults import contained
 from relay.ingress.head import HEAD_END, Plan, Refused
 from relay.ingress.incoming import Complete, Continue, Incoming
@@ -289,9 +290,8 @@ class Connection(asyncio.Protocol):
         plan = self._plan
         closes = plan.closes or self._shared.draining
         tail = plan.last_tail if closes else plan.tail
-        status, reason, lines = head
-        if len(body) <= _JOINED and status not in answers.BODILESS:
-            self._transport.write(_ANSWER % (status, reason, lines, len(body), tail, body))
+        if len(body) <= _JOINED and head.status not in BODILESS:
+            self._transport.write(_ANSWER % (head.status, head.reason, head.lines, len(body), tail, body))
         else:
             self._transport.writelines(answers.in_parts(head, body, tail))
         self._rest(closes=closes)

@@ -51,8 +51,8 @@ class Connection(asyncio.Protocol):
     """See the module. Made by the pool, used again after each `Home.freed`."""
 
     __slots__ = (
-        "_body", "_buffer", "_expires", "_fresh", "_heard", "_home", "_missing", "_plan", "_read", "_request",
-        "_transport",
+        "_body", "_buffer", "_expires", "_heard", "_home", "_missing", "_plan", "_read", "_request", "_transport",
+        "fresh",
     )  # fmt: skip
 
     def __init__(self, home: Home) -> None:
@@ -62,7 +62,8 @@ class Connection(asyncio.Protocol):
         self._read: Callable[[Connection, bytes], None] = Connection._read_nothing
         self._buffer = b""
         self._heard = False
-        self._fresh = True
+        self.fresh = False
+        """Its present request is the first, and did not find it idle."""
         self._plan: head.Plan
         self._missing = 0
         self._body: ChunkedBody
@@ -70,20 +71,18 @@ class Connection(asyncio.Protocol):
 
     # what the pool asks and says
 
-    @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Idle, and as far as anyone knows alive."""
         return self._read is Connection._read_nothing and not self._transport.is_closing()
 
-    def post(self, request: Request, *, fresh: bool) -> None:
-        """Write ``request``; only on a `usable` connection. ``fresh``: it has never been idle."""
+    def post(self, request: Request) -> None:
+        """Write ``request``; only if the connection `is_usable`."""
         self._request = request
         request.on = self
         request.sent = True
         self._read = Connection._read_head
-        self._fresh = fresh
         self._heard = False
-        start, body = self._home.endpoint.head(request.lines), request.body
+        start, body = self._home.endpoint.heads[request.lines], request.body
         if len(body) <= JOINED_BYTES:
             self._transport.write(b"%b%d\r\n\r\n%b" % (start, len(body), body))
         else:
@@ -137,7 +136,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         """The node sends no more, and the event loop will close. Only a body without a length ends well this way."""
         if self._read is Connection._read_until_close:
-            self._leave().ended()
+            self._release(0).ended()
         if self._request is None:
             self._read = Connection._read_no_more
 
@@ -145,7 +144,7 @@ class Connection(asyncio.Protocol):
         """Gone. If it had been idle before and brought not one byte, the node may never have seen the request."""
         request, self._request = self._request, None
         progress = self._progress()
-        stale = not self._fresh and not self._heard
+        stale = not self.fresh and not self._heard
         self._read = Connection._read_no_more
         again = request if request is not None and stale and request.may_be_repeated() else None
         self._home.lost(self, again)
@@ -167,13 +166,17 @@ class Connection(asyncio.Protocol):
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
         while (end := data.find(head.END) + 4) > 3:  # noqa: PLR2004 - found
-            plan = head.plan(data[:end])
+            plan = head.plans[data[:end]]
             if isinstance(plan, str):
                 self._unusable(plan)
                 return
             data = data[end:]
             if plan.head.status >= 200:  # noqa: PLR2004 - no interim answer
-                self._begin(plan, data)
+                self._plan = plan
+                if len(data) == plan.length:
+                    self._release(0).answered(plan.head, data)
+                else:
+                    self._begin(plan, data)
                 return
         if (flaw := head.flaw(data)) is not None:
             self._unusable(flaw)
@@ -188,7 +191,7 @@ class Connection(asyncio.Protocol):
             self._request.progress()
             self._request.more(data)
             return
-        request = self._release(clean=self._missing == 0)
+        request = self._release(-self._missing)
         request.more(data if self._missing == 0 else data[: self._missing])
         request.ended()
 
@@ -198,7 +201,7 @@ class Connection(asyncio.Protocol):
         if self._body.flaw is not None:
             self._unusable(f"its body is malformed: {self._body.flaw}")
         elif self._body.complete:
-            request = self._release(clean=not self._body.followed)
+            request = self._release(self._body.followed)
             if part:
                 request.more(part)
             request.ended()
@@ -215,16 +218,13 @@ class Connection(asyncio.Protocol):
     # transitions
 
     def _begin(self, plan: head.Plan, data: bytes) -> None:
-        """The head is there; ``data`` is what came with it of the body, usually all."""
-        self._plan = plan
+        """The head is there; ``data`` is what came with it of the body, not exactly all of it."""
         if plan.chunked:
             self._begin_chunks(data)
         elif plan.length is None:
             self._stream(Connection._read_until_close, data)
-        elif len(data) == plan.length:
-            self._release(clean=True).answered(plan.head, data)
         elif len(data) > plan.length:
-            self._release(clean=False).answered(plan.head, data[: plan.length])
+            self._release(len(data) - plan.length).answered(plan.head, data[: plan.length])
         else:
             self._missing = plan.length - len(data)
             self._stream(Connection._read_rest, data)
@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
         if self._body.flaw is not None:
             self._unusable(f"its body is malformed: {self._body.flaw}")
         elif self._body.complete:
-            self._release(clean=not self._body.followed).answered(self._plan.head, part)
+            self._release(self._body.followed).answered(self._plan.head, part)
         else:
             self._stream(Connection._read_chunks, part)
 
@@ -249,24 +249,23 @@ class Connection(asyncio.Protocol):
         if part:
             request.more(part)
 
-    def _release(self, *, clean: bool) -> Request:
-        """The exchange is over: take leave of the request, keep the connection if it can be used again."""
-        request, keep_s = self._leave(), self._plan.keep_s
-        if clean and keep_s and not self._transport.get_write_buffer_size():
-            self._expires = self._home.now() + keep_s
-            self._read = Connection._read_nothing
-            self._home.freed(self)
-        else:
-            self._close()
-        return request
+    def _release(self, surplus: int) -> Request:
+        """The exchange is over: take leave of the request, keep the connection if it can be used again.
 
-    def _leave(self) -> Request:
-        request = self._request
+        ``surplus``: what came behind the answer, whose it is nobody knows.
+        """
+        request, keep_s = self._request, self._plan.keep_s
         assert request is not None
         self._request = None
         if request.paused:
             self.resume()
         request.finish()
+        if keep_s and not surplus and not self._transport.get_write_buffer_size():
+            self._expires = self._home.now() + keep_s
+            self._read = Connection._read_nothing
+            self._home.freed(self)
+        else:
+            self._close()
         return request
 
     def _close(self) -> None:

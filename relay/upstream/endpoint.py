@@ -12,7 +12,6 @@ import asyncio
 import base64
 import socket
 import ssl
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -20,6 +19,7 @@ import aiohappyeyeballs
 
 from relay.config import ConfigFault
 from relay.upstream.exchange import Failure, Lack
+from relay.upstream.memo import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-REMEMBERED_HEADS: Final = 1024
-REMEMBERED_BYTES: Final = 2048
 HAPPY_EYEBALLS_DELAY_S: Final = 0.25
 TLS_SHUTDOWN_S: Final = 1.0
 """How long a node may take to say goodbye on a connection that is closed anyway."""
@@ -78,11 +76,8 @@ class Endpoint:
             (place if self._port == _DEFAULT_PORTS[url.scheme] else self.name).encode(),
             b"".join(b"%b: %b\r\n" % item for item in configured.items()),
         )
-        self._remembered = lru_cache(REMEMBERED_HEADS)(self._head)
-
-    def head(self, lines: bytes) -> bytes:
-        """A request's head with ``lines`` in it, up to and including ``Content-Length:``."""
-        return self._remembered(lines) if len(lines) <= REMEMBERED_BYTES else self._head(lines)
+        self.heads = Memo(self._head)
+        """By the client's lines in it: a request's head up to and including ``Content-Length:``."""
 
     def _head(self, lines: bytes) -> bytes:
         """A client's line does not stand beside a configured one of the same name."""

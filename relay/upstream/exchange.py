@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,7 @@ SHUT_DOWN: Final = Failure(Lack.CUT_OFF, "the instance is shutting down; the cal
 """Said by whoever gives an exchange up because the drain is over."""
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """The head of an upstream's answer, ready to be written to a client.
 
     ``lines``: the end-to-end header lines, each ended by CRLF, as they came (Date and Server too: they are the

@@ -11,17 +11,15 @@ Source: RFC 9110, RFC 9112 section 6.3.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import httptools
+import msgspec
 
 from relay.upstream.exchange import Head
+from relay.upstream.memo import Memo
 
 MAX_HEAD_BYTES: Final = 65_536
-REMEMBERED_HEADS: Final = 1024
-REMEMBERED_BYTES: Final = 2048
-"""Longer heads are read each time, so that the memory stays small."""
 IDLE_S: Final = 50.0
 """How long an unused connection is kept: less than what common nodes and balancers allow (60 s and up)."""
 KEEP_ALIVE_MARGIN_S: Final = 1.0
@@ -38,7 +36,7 @@ _HOP_BY_HOP: Final = frozenset({
 _TIMEOUT: Final = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """What a head says. ``length`` None: the body comes in chunks, or lasts until the connection ends.
 
     ``keep_s``: how long the connection may be kept for another request; 0: it may not.
@@ -68,13 +66,8 @@ def flaw(partial: bytes) -> str | None:
     return None
 
 
-def plan(head: bytes) -> Plan | str:
-    """Read a complete head, its empty line included."""
-    return _remembered(head) if len(head) <= REMEMBERED_BYTES else read(head)
-
-
 def read(head: bytes) -> Plan | str:
-    """The same, without memory."""
+    """Read a complete head, its empty line included."""
     if (wrong := flaw(head)) is not None:
         return wrong
     parser = httptools.HttpResponseParser(None)
@@ -101,7 +94,8 @@ def read(head: bytes) -> Plan | str:
     )
 
 
-_remembered: Final = lru_cache(REMEMBERED_HEADS)(read)
+plans: Final = Memo(read)
+"""What `read` gives, by the head."""
 
 
 def _field(line: bytes) -> _Field:

@@ -146,6 +146,7 @@ class Pool:
 
     def freed(self, connection: Connection) -> None:
         """It may carry another request."""
+        connection.fresh = False
         self._idle.append(connection)
         if self._queue.passed or self._queue.submissions:
             self._pump()
@@ -179,8 +180,8 @@ class Pool:
         idle = self._idle
         while idle:
             connection = idle.pop()
-            if connection.usable:
-                self._write(connection, request, fresh=False)
+            if connection.is_usable():
+                self._write(connection, request)
                 return True
         return False
 
@@ -191,14 +192,19 @@ class Pool:
                 self._queue.put_back(request)
         self._open_more()
 
-    def _write(self, connection: Connection, request: Request, *, fresh: bool) -> None:
+    def _write(self, connection: Connection, request: Request) -> None:
         if request.before_write is not None and not request.may_be_written():
-            self._idle.append(connection)
+            self._lay_by(connection)
             asyncio.get_running_loop().call_soon(request.withhold)
             return
         if not (request.submission or request.sent):
             self.passing += 1
-        connection.post(request, fresh=fresh)
+        connection.post(request)
+
+    def _lay_by(self, connection: Connection) -> None:
+        """Nobody to write to it: from now on the node may close it unseen."""
+        connection.fresh = False
+        self._idle.append(connection)
 
     def _open_more(self) -> None:
         wanted = self._queue.wanted(self._limit_passing - self.passing) - (self._attempts - len(self._again))
@@ -222,7 +228,7 @@ class Pool:
                 request = None
             else:
                 self._again.discard(request)
-        if isinstance(made, Connection) and not made.usable:
+        if isinstance(made, Connection) and not made.is_usable():
             made = self._unreachable("the connection was closed at once")
         self.reachable = isinstance(made, Connection)
         request = request or self._queue.pop(self._limit_passing - self.passing)
@@ -233,10 +239,11 @@ class Pool:
         self._pump()
 
     def _use_fresh(self, connection: Connection, request: Request | None) -> None:
-        if request is not None:
-            self._write(connection, request, fresh=True)
+        if request is None:
+            self._lay_by(connection)
         else:
-            self._idle.append(connection)
+            connection.fresh = True
+            self._write(connection, request)
 
     def _ticked(self) -> None:
         self._tick = None
