@@ -153,7 +153,7 @@ def taken(pieces: list[bytes]) -> list[tuple[bytes, bytes] | str]:
             if isinstance(event, Complete):
                 out.append((event.head, event.body))
             assert isinstance(event, Complete | Continue)
-    assert len(incoming) == 0
+    assert not incoming.waiting
     return out
 
 

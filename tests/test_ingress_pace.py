@@ -88,7 +88,7 @@ async def test_a_client_that_sends_ahead_is_held() -> None:
         await turns(200)
         assert not sending.done()
         connection = next(iter(rig.server._shared.open))
-        assert limits.MAX_AHEAD < len(connection._incoming) < limits.MAX_AHEAD + (1 << 20)
+        assert limits.MAX_AHEAD < len(connection._incoming.waiting) < limits.MAX_AHEAD + (1 << 20)
         rig.upstream.script = Sent.answer
         first.answer()
         for _ in range(ahead + 1):

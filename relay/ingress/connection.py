@@ -121,7 +121,8 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.resume()
         if self._state is State.FLUSHING:
-            self._take_up_next()
+            self._closes = self._shared.draining
+            self._rest()
 
     def broken(self, error: Exception) -> None:
         """A fault of ours in the middle of whatever: nothing more can be said on this connection."""
@@ -154,7 +155,8 @@ class Connection(asyncio.Protocol):
                     self._hand_over(head)
                 elif plan.ready is not None and not self._shared.draining:
                     self._say(plan.ready, plan.last_tail if plan.closes else plan.tail)
-                    self._rest(closes=plan.closes)
+                    self._closes = plan.closes
+                    self._rest()
                 else:
                     self._call(plan, body)
             case Refused():
@@ -168,13 +170,13 @@ class Connection(asyncio.Protocol):
 
     def _wait(self) -> None:
         """The deadline runs from the first byte of a head and the first moment of a body."""
-        state = State.BODY if self._incoming.plan else State.HEAD if self._incoming else State.IDLE
+        state = State.BODY if self._incoming.plan else State.HEAD if self._incoming.waiting else State.IDLE
         if state is not self._state:
             self._enter(state)
 
     def _hold_reading(self) -> None:
         """Stop reading a client that sends ahead; read on when what it sent is taken up."""
-        too_much = self._state in limits.BUSY and len(self._incoming) > limits.MAX_AHEAD
+        too_much = self._state in limits.BUSY and len(self._incoming.waiting) > limits.MAX_AHEAD
         if too_much and not self._holding:
             self._transport.pause_reading()
         elif self._holding and not too_much and not self._transport.is_closing():
@@ -270,7 +272,8 @@ class Connection(asyncio.Protocol):
         self._outcomes.answered.n += 1
         if self._chunked:
             self._transport.write(b"0\r\n\r\n")
-        self._rest(closes=self._closes)
+        self._closes = self._closes or self._shared.draining
+        self._rest()
 
     @contained
     def failed(self, failure: Failure) -> None:
@@ -288,38 +291,30 @@ class Connection(asyncio.Protocol):
 
     def _give(self, head: Head, body: bytes) -> None:
         plan = self._plan
-        closes = plan.closes or self._shared.draining
-        tail = plan.last_tail if closes else plan.tail
+        self._closes = plan.closes or self._shared.draining
+        tail = plan.last_tail if self._closes else plan.tail
         if len(body) <= _JOINED and head.status not in BODILESS:
             self._transport.write(_ANSWER % (head.status, head.reason, head.lines, len(body), tail, body))
         else:
             self._transport.writelines(answers.in_parts(head, body, tail))
-        self._rest(closes=closes)
+        self._rest()
 
     def _say(self, ready: answers.Ready, tail: bytes) -> None:
         self._transport.write(ready.top + self._shared.date + tail + ready.body)
 
-    def _rest(self, *, closes: bool) -> None:
+    def _rest(self) -> None:
         """The answer is given: close, wait until it is read, or take up the next request."""
         self._exchange = None
         self._body = b""
-        if closes and self._incoming:
-            self._linger()
-        elif closes:
-            self._close()
+        if self._closes:
+            self._linger() if self._incoming.waiting else self._close()
         elif self._choked:
             self._enter(State.FLUSHING)
         else:
-            self._take_up_next()
-
-    def _take_up_next(self) -> None:
-        if self._shared.draining:
-            self._close()
-            return
-        self._state = IDLE
-        self._watch.since = None
-        if self._incoming:
-            self._advance()
+            self._state = IDLE
+            self._watch.since = None
+            if self._incoming.waiting:
+                self._advance()
 
     # Ends.
 

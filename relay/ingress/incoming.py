@@ -41,7 +41,7 @@ CONTINUE: Final = Continue()
 class Incoming:
     """Takes bytes and gives requests. After a refusal there is nothing more to ask."""
 
-    __slots__ = ("_buffer", "_head", "_heads", "_limit", "_plan", "_reader")
+    __slots__ = ("_head", "_heads", "_limit", "_plan", "_reader", "waiting")
 
     _plan: Plan
     """Of the request whose body is being read."""
@@ -50,12 +50,9 @@ class Incoming:
     def __init__(self, heads: HeadMemo, max_body_bytes: int) -> None:
         self._heads = heads
         self._limit = max_body_bytes
-        self._buffer = bytearray()
+        self.waiting = bytearray()
+        """Bytes of which nothing is made yet. Looked at for each request, changed only here."""
         self._reader: BodyReader | None = None
-
-    def __len__(self) -> int:
-        """Bytes that wait."""
-        return len(self._buffer)
 
     @property
     def plan(self) -> Plan | None:
@@ -64,16 +61,16 @@ class Incoming:
 
     def hold(self, data: bytes) -> None:
         """Keep what was sent ahead for later."""
-        self._buffer += data
+        self.waiting += data
 
     def put_back(self, head: bytes) -> None:
         """Undo the taking of a request without a body."""
-        self._buffer[:0] = head
+        self.waiting[:0] = head
 
     def take_all(self) -> bytes:
         """Everything that waits, as bytes; nothing waits then."""
-        held = bytes(self._buffer)
-        self._buffer.clear()
+        held = bytes(self.waiting)
+        self.waiting.clear()
         self._reader = None
         return held
 
@@ -81,20 +78,20 @@ class Incoming:
         """The next thing in what waits and ``data``: None if nothing is whole."""
         if self._reader is not None:
             return self._read_body(self._reader, data)
-        self._buffer += data
-        if self._buffer.startswith((b"\r", b"\n")):
-            self._buffer[:] = self._buffer.lstrip(b"\r\n")
-        end = self._buffer.find(HEAD_END) + len(HEAD_END)
+        self.waiting += data
+        if self.waiting.startswith((b"\r", b"\n")):
+            self.waiting[:] = self.waiting.lstrip(b"\r\n")
+        end = self.waiting.find(HEAD_END) + len(HEAD_END)
         if end < len(HEAD_END):
             return self._hopeless()
-        head = bytes(self._buffer[:end])
-        del self._buffer[:end]
+        head = bytes(self.waiting[:end])
+        del self.waiting[:end]
         plan = self._heads.plan(head)
         return plan if isinstance(plan, Refused) else self._start_body(plan, head)
 
     def _hopeless(self) -> Refused | None:
         """Can this still become a head? It has to begin with a letter and end each line with CRLF."""
-        start = self._buffer
+        start = self.waiting
         if len(start) > MAX_HEAD_BYTES:
             return self._heads.refuse(bytes(start[:MAX_HEAD_BYTES]), too_large())
         if start and (not start[:1].isalpha() or start.count(b"\n") != start.count(b"\r\n")):
@@ -102,13 +99,13 @@ class Incoming:
         return None
 
     def _start_body(self, plan: Plan, head: bytes) -> Complete | Refused | Continue | None:
-        if plan.length is not None and plan.length <= len(self._buffer) and not plan.gzip:
-            body = bytes(self._buffer[: plan.length])
-            del self._buffer[: plan.length]
+        if plan.length is not None and plan.length <= len(self.waiting) and not plan.gzip:
+            body = bytes(self.waiting[: plan.length])
+            del self.waiting[: plan.length]
             return Complete(plan, body, head)
         self._plan = plan
         self._head = head
-        waits = plan.expects and not self._buffer
+        waits = plan.expects and not self.waiting
         data = self.take_all()
         self._reader = BodyReader(plan, self._limit)
         return CONTINUE if waits else self._read_body(self._reader, data)
@@ -120,5 +117,5 @@ class Incoming:
         self._reader = None
         if isinstance(rest, Refusal):
             return Refused(rest, self._plan.last_tail)
-        self._buffer += rest
+        self.waiting += rest
         return Complete(self._plan, reader.body, self._head)
