@@ -49,6 +49,9 @@ class Forward:
 
 
 FORWARD: Final = Forward()
+_BACKSLASH: Final = ord("\\")
+_NUL: Final = 0
+"""Where they stand a name may be there and not be seen: escaped, or in UTF-16."""
 NO_CONTENT: Final = Answer(204, b"")
 SLICE: Final = 16
 """Elements of a batch that are entered in one stretch: some 1.5 ms of decoding."""
@@ -93,7 +96,7 @@ class Router:
         self._slicing = asyncio.Lock()
         """One slice in a turn of the loop, however many batches there are."""
         needles = {methods.NEEDLE, *(_literal_start(pattern) for pattern in self._deny)}
-        self._needles = (*needles, b"\\", b"\0")
+        self._needles = tuple(needles)
 
     def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
         """See `Routes.route`."""
@@ -124,8 +127,11 @@ class Router:
     def _must_look(self, body: bytes) -> bool:
         """Could this body hold a submission, a denied method, or too many calls?
 
-        Asked of every request, so by `find` in a plain loop: a third of what ``any`` and ``in`` take.
+        Asked of every request: bytes are looked for as numbers and needles by `find`, a quarter of what ``any`` and
+        ``in`` take with texts.
         """
+        if _BACKSLASH in body or _NUL in body:
+            return True
         for needle in self._needles:
             if body.find(needle) >= 0:
                 return True

@@ -289,9 +289,24 @@ async def test_listed_origins() -> None:
 
 
 @on_each_loop
+async def test_a_known_head_without_its_end_is_no_request_yet() -> None:
+    """A head that ends in the read where a remembered one of a request without a body did, and goes on in the next."""
+    async with serving() as rig:
+        wire = await rig.wire()
+        known = post("Content-Length: 0", "X-Trace: a", body=b"", length=False)
+        await wire.send(known)
+        assert (await wire.reply()).status == 200
+        await wire.send(known.removesuffix(b"\r\n\r\n"))
+        await turns()
+        await wire.send(b"b\r\n\r\n")
+        assert (await wire.reply()).status == 200
+        assert [sent.lines for sent in rig.upstream.sent] == [b"X-Trace: a\r\n", b"X-Trace: ab\r\n"]
+
+
+@on_each_loop
 async def test_what_else_an_answer_varies_by_is_told() -> None:
     """Of the node's Vary only Origin is ours to say: the node never sees one."""
-    plan = read(b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding, Origin\r\nVary: Origin\r\nContent-Length: 0\r\n\r\n")
+    plan = read(b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding, Origin\r\nVary: Origin\r\nContent-Length: 0")
     assert isinstance(plan, Plan)
     for origins, expected in ((["*"], [b"Accept-Encoding"]), (["https://a.example"], [b"Accept-Encoding", b"Origin"])):
         async with serving(cors_origins=origins) as rig:

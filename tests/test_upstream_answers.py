@@ -248,12 +248,12 @@ def test_a_mutated_head_is_taken_only_if_llhttp_takes_it(good: bytes, place: int
     """Nothing that llhttp refuses gets a plan, reading by memory is reading, and no kept line breaks a head."""
     place = min(place, len(good) - 5)
     text = good[:place] + bytes([byte]) + good[place + (not insert) :]
-    text = text[: text.find(head.END) + 4] or good
+    text = text.partition(head.END)[0]
     plan = head.plans[text]
     assert plan == head.read(text) == head.plans[text]
     if isinstance(plan, str):
         return
-    assert taken_by_llhttp(text)
+    assert taken_by_llhttp(text + head.END)
     assert plan.head.lines == b"" or plan.head.lines.endswith(b"\r\n")
     assert b"\n" not in plan.head.lines.replace(b"\r\n", b"") + plan.head.reason
     assert plan.length is None or plan.length >= 0
@@ -266,6 +266,6 @@ def test_a_mutated_head_is_taken_only_if_llhttp_takes_it(good: bytes, place: int
 ])  # fmt: skip
 def test_a_connection_is_kept_as_long_as_the_node_says_less_a_second(line: bytes, seconds: float) -> None:
     """And never longer than our own limit."""
-    plan = head.read(OK + line + b"Content-Length: 5\r\n\r\n")
+    plan = head.read(OK + line + b"Content-Length: 5")
     assert isinstance(plan, head.Plan)
     assert plan.keep_s == seconds

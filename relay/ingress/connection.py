@@ -87,10 +87,10 @@ class Connection(asyncio.Protocol):
         """The next bytes; usually one whole request."""
         try:
             if self._state is IDLE:
-                end = data.find(HEAD_END) + len(HEAD_END)
-                plan = self._recall(data[:end])
-                if plan is not None and plan.length == len(data) - end:
-                    self._call(plan, data[end:])
+                head, end, body = data.partition(HEAD_END)
+                plan = self._recall(head)
+                if plan is not None and end and plan.length == len(body):
+                    self._call(plan, body)
                     return
             self._receive(data)
         except Exception as error:  # noqa: BLE001 - reported by `broken`

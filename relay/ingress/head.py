@@ -121,11 +121,11 @@ class HeadMemo:
         self._cors = Cors(settings.cors_origins)
         self._plans: dict[bytes, Plan] = {}
         self.recall = self._plans.get
-        """The plan of a head seen before, None for another."""
+        """The plan of a head seen before, given without its empty line; None for another."""
 
     def plan(self, head: bytes) -> Plan | Refused:
         """The plan for a head, which ends with the first empty line."""
-        plan = self._plans.get(head)
+        plan = self.recall(head[: -len(HEAD_END)])
         return plan if plan is not None else self._read(head)
 
     def refuse(self, start: bytes, refusal: Refusal | None = None) -> Refused:
@@ -152,7 +152,7 @@ class HeadMemo:
     def _remember(self, head: bytes, plan: Plan) -> None:
         if len(self._plans) >= _REMEMBERED_HEADS:
             self._plans.clear()
-        self._plans[head] = plan
+        self._plans[head[: -len(HEAD_END)]] = plan
 
 
 @lru_cache(_REMEMBERED_NAMES)

@@ -165,23 +165,24 @@ class Connection(asyncio.Protocol):
         self._heard = True
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
-        while (end := data.find(head.END) + 4) > 3:  # noqa: PLR2004 - found
-            plan = head.plans[data[:end]]
+        text, end, rest = data.partition(head.END)
+        while end:
+            plan = head.plans[text]
             if isinstance(plan, str):
                 self._unusable(plan)
                 return
-            data = data[end:]
             if plan.head.status >= 200:  # noqa: PLR2004 - no interim answer
                 self._plan = plan
-                if len(data) == plan.length:
-                    self._release(0).answered(plan.head, data)
+                if len(rest) == plan.length:
+                    self._release(0).answered(plan.head, rest)
                 else:
-                    self._begin(plan, data)
+                    self._begin(plan, rest)
                 return
-        if (flaw := head.flaw(data)) is not None:
+            text, end, rest = rest.partition(head.END)
+        if (flaw := head.flaw(text)) is not None:
             self._unusable(flaw)
         else:
-            self._buffer = data
+            self._buffer = text
 
     def _read_rest(self, data: bytes) -> None:
         """A body with a length, of which `_missing` bytes have not come."""

@@ -67,18 +67,18 @@ def flaw(partial: bytes) -> str | None:
 
 
 def read(head: bytes) -> Plan | str:
-    """Read a complete head, its empty line included."""
+    """Read a complete head, given without its empty line."""
     if (wrong := flaw(head)) is not None:
         return wrong
     parser = httptools.HttpResponseParser(None)
     try:
-        parser.feed_data(head)
+        parser.feed_data(head + END)
     except httptools.HttpParserUpgrade:
         pass  # 101, refused below
     except httptools.HttpParserError as error:
         return f"its head is malformed: {error}"
     status, old = parser.get_status_code(), parser.get_http_version() == "1.0"
-    status_line, *lines = head[: -len(END)].split(b"\r\n")
+    status_line, *lines = head.split(b"\r\n")
     fields = [_field(line) for line in lines]
     codings = _values(fields, b"transfer-encoding")
     if (wrong := _unusable(status, codings, old=old)) is not None:
