@@ -82,7 +82,7 @@ class Submitter:
         self._inflight: dict[tuple[str, bytes], Submission] = {}
         self._inflight_bytes = 0
         self._draining = False
-        self._log = structlog.get_logger("relay.submit")
+        self._log = structlog.get_logger("relay.submit").bind()
         self._count(metrics)
 
     def _count(self, metrics: Metrics) -> None:
