@@ -44,7 +44,7 @@ def redact(_logger: object, _level: str, event: MutableMapping[str, Any]) -> Mut
         elif kind is str:
             if len(value) > _SHORT or "://" in value or not value.isascii():
                 event[key] = safe_text(value)
-        elif kind is not float and kind is not bool and value is not None:
+        elif not (kind is float or kind is bool or value is None or (kind is int and _fits_json(value))):
             event[key] = _safe(value, MAX_DEPTH)
     return event
 
@@ -77,12 +77,17 @@ def _scalar(value: Any) -> Any:
     match value:
         case None | bool() | float():
             return value
-        case int() if -(1 << 63) <= value < 1 << 64:
+        case int() if _fits_json(value):
             return value
         case bytes() | bytearray() | memoryview():
             return f"<{len(value)} bytes>"
         case _:
             return _described(value)
+
+
+def _fits_json(value: int) -> bool:
+    """Can the writer of the lines write it as a number?"""
+    return -(1 << 63) <= value < 1 << 64
 
 
 def _item(key: object, item: Any, depth: int) -> Any:
