@@ -144,7 +144,8 @@ def checksummed(address: bytes) -> str:
     """An address of 20 bytes as 0x… in mixed case (EIP-55)."""
     digits = address.hex()
     marks = keccak_256(digits.encode()).hexdigest()
-    return "0x" + "".join(digit.upper() if mark > "7" else digit for digit, mark in zip(digits, marks, strict=False))
+    cases = zip(digits, digits.upper(), marks, strict=False)
+    return "0x" + "".join([capital if mark > "7" else digit for digit, capital, mark in cases])
 
 
 def decode(raw: bytes) -> SignedTransaction:
