@@ -157,7 +157,7 @@ class Router:
             case Call():
                 return FORWARD
             case Entry():
-                return self._owner.spawn("answer", self._whatever(partial(self._answer_one, call, part), call.id))
+                return self._answer(call, part)
             case Refusal():
                 return NO_CONTENT if call.id is None else _refused(call.id, part)
 
@@ -171,20 +171,35 @@ class Router:
         entered = self._intake.enter(method, call.params)
         return call if isinstance(entered, Unordered) else entered
 
+    def _answer(self, call: Call, entry: Entry) -> asyncio.Future[Answer]:
+        """The answer to be. No task waits for what needs no more than to be put into words."""
+        if entry.request.method.wants_receipt:
+            return self._owner.spawn("answer", self._whatever(partial(self._answer_one, call, entry), call.id))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        entry.submission.outcome.add_done_callback(partial(self._settled, call, answer))
+        return answer
+
+    def _settled(self, call: Call, answer: asyncio.Future[Answer], outcome: asyncio.Future[Outcome]) -> None:
+        if answer.done():
+            return  # whoever waited has cancelled it
+        try:
+            answer.set_result(_answer_to(call, outcome.result()))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in `_whatever`
+            answer.set_result(self._fault(error, call.id))
+
     async def _whatever(self, answer: Callable[[], Awaitable[Answer]], id_: bytes | None) -> Answer:
         """What ``answer`` gives, and an answer even where it fails: who waits for it must never wait for ever."""
         try:
             return await answer()
         except Exception as error:  # noqa: BLE001 - a fault of ours must reach the client as one
-            self._report("answer", error)
-            return _refused(id_ or jsonrpc.NULL, errors.INTERNAL.refusal())
+            return self._fault(error, id_)
+
+    def _fault(self, error: BaseException, id_: bytes | None) -> Answer:
+        self._report("answer", error)
+        return _refused(id_ or jsonrpc.NULL, errors.INTERNAL.refusal())
 
     async def _answer_one(self, call: Call, entry: Entry) -> Answer:
-        outcome = await self._intake.outcome(entry)
-        if call.id is None:
-            return NO_CONTENT
-        status = outcome.case.http if isinstance(outcome, Refusal) else 200
-        return Answer(status, _text(call.id, outcome))
+        return _answer_to(call, await self._intake.outcome(entry))
 
     # Batches.
 
@@ -271,6 +286,13 @@ def failure_refusal(failure: Failure, timeout_s: float) -> Refusal:
 
 def _refused(id_: bytes, refusal: Refusal) -> Answer:
     return Answer(refusal.case.http, jsonrpc.refusal_text(id_, refusal))
+
+
+def _answer_to(call: Call, outcome: Outcome) -> Answer:
+    if call.id is None:
+        return NO_CONTENT
+    status = outcome.case.http if isinstance(outcome, Refusal) else 200
+    return Answer(status, _text(call.id, outcome))
 
 
 def _text(id_: bytes, outcome: Outcome) -> bytes:

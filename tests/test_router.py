@@ -262,15 +262,16 @@ async def test_only_reads_may_be_repeated(body: bytes, may: bool) -> None:
         assert stand.router.repeatable(body) is may
 
 
-async def test_a_fault_in_the_router_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for ever for an answer that a bug has swallowed."""
+@pytest.mark.parametrize("method", ["eth_sendRawTransaction", "eth_sendRawTransactionSync"])
+async def test_a_fault_in_the_router_reaches_the_client(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever for an answer that a bug has swallowed, with a task of its own or without."""
     async with Stand.over() as stand:
 
-        async def broken(*_: Any) -> Any:
+        def broken(*_: Any) -> Any:
             raise ZeroDivisionError("a bug")
 
-        monkeypatch.setattr(stand.intake, "outcome", broken)
-        reply = await stand.send(signed(0), id_=9)
+        monkeypatch.setattr("relay.router._text", broken)
+        reply = json.loads((await stand.route(call(method, signed(0), id_=9))).body)
 
         assert (reply["id"], reply["error"]["code"]) == (9, -32603)
         assert stand.faults == ["answer: ZeroDivisionError('a bug')"]
