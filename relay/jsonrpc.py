@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 NULL: Final = b"null"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request object. ``raw`` is its text, ``id`` and ``params`` are texts of their own (None: absent)."""
 
     raw: bytes
@@ -120,8 +119,7 @@ def read_json(text: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """One response object: ``result`` is its text (None with an error); ``error`` is the error's value and text."""
 
     id: bytes | None

@@ -15,6 +15,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from relay import errors, jsonrpc
 from relay.errors import Refusal
 
@@ -67,8 +69,7 @@ READS: Final = (
 """Prefixes of methods that change nothing at the node. Filters are not among them: reading changes consumes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One submission as it was asked for. ``wire_params`` is the JSON text that goes upstream, resends included."""
 
     method: Method

@@ -12,9 +12,10 @@ Must not know: HTTP beyond a status, sockets, what happens to a submission.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from relay import config, errors, jsonrpc, merge, methods
 from relay.errors import Refusal
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from relay.upstream.client import UpstreamClient
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A whole answer of ours: HTTP status, JSON body (empty with 204), further headers."""
 
     status: int

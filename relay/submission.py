@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import orjson
 
 from relay import errors
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from relay.transaction import SignedTransaction
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """The node has the transaction. ``result`` is the text of the answer's result."""
 
     result: bytes
@@ -82,8 +82,7 @@ class Submission:
         return f"<submission {self.transaction.hash}: nonce {self.transaction.nonce} of {self.transaction.sender}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One client's request and the submission that it made or joined."""
 
     request: Request

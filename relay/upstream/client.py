@@ -15,6 +15,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import orjson
 
 from relay import jsonrpc
@@ -48,8 +49,7 @@ class Lost:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The node answered this request: a result, or an error."""
 
     reply: jsonrpc.Reply
@@ -58,8 +58,7 @@ class Answered:
 Attempt = NotSent | Lost | Answered
 
 
-@dataclass(frozen=True, slots=True)
-class BatchAnswer:
+class BatchAnswer(msgspec.Struct, frozen=True):
     """What came of a batch of submissions: an attempt for each call, in their order.
 
     ``status``: of HTTP, None without an answer. ``shared``: an error for the whole batch, under no call's id.
@@ -70,8 +69,7 @@ class BatchAnswer:
     shared: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """A complete HTTP answer."""
 
     status: int
