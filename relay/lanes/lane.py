@@ -366,8 +366,10 @@ class Lane(Generic[T]):
         surplus = proven[room:]
         for ticket in surplus:
             ticket.waiting = False
+        if not surplus:
+            return None
         full = errors.QUEUE_FULL.refusal(waiting=self._rules.max_queue)
-        return TurnAway([(ticket, full) for ticket in surplus]) if surplus else None
+        return TurnAway([(ticket, full) for ticket in surplus])
 
     def _leave(self, ticket: Ticket[T]) -> None:
         ticket.waiting = False
