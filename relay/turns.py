@@ -135,7 +135,11 @@ class Turns(Generic[T]):
                 case Go(ticket):
                     await self._turn(lane, self._run_of(lane, ticket))
                 case Ask():
-                    self._owner.start("counts", self._read(lane, lane.asked(self._clock())))
+                    read = self._read(lane, lane.asked(now))
+                    if lane.in_doubt and self._tier is None:  # nothing can go before the count is known
+                        await read
+                    else:
+                        self._owner.start("counts", read)
                 case TurnAway():
                     self._turn_away(step)
                 case Sleep(until):
