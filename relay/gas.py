@@ -114,9 +114,12 @@ LENIENT: Final = lenient(*_ROWS)
 """For a chain whose fork is not known: no transaction that is valid under a fork of the table is refused."""
 
 
-def intrinsic_gas(rules: GasSchedule, transaction: SignedTransaction) -> int:
-    """The gas that a transaction costs before it runs, which is the least that it must bring."""
-    length, zeros = transaction.data_length, transaction.data_zeros
+def intrinsic_gas(rules: GasSchedule, transaction: SignedTransaction, zeros: int | None = None) -> int:
+    """The gas that a transaction costs before it runs, which is the least that it must bring.
+
+    ``zeros``: how many bytes of its data to take for zero; None: they are counted. With 0 it is at its highest.
+    """
+    length, zeros = transaction.data_length, transaction.data_zeros if zeros is None else zeros
     gas = _base(rules, transaction) + zeros * rules.zero_byte + (length - zeros) * rules.other_byte
     if transaction.to is None:
         gas += (length + 31) // 32 * rules.initcode_word
@@ -129,12 +132,15 @@ def intrinsic_gas(rules: GasSchedule, transaction: SignedTransaction) -> int:
     )
 
 
-def floor_gas(rules: GasSchedule, transaction: SignedTransaction) -> int:
-    """The least that a transaction pays for its bytes, so that it must bring it (EIP-7623); 0: there is no floor."""
+def floor_gas(rules: GasSchedule, transaction: SignedTransaction, zeros: int | None = None) -> int:
+    """The least that a transaction pays for its bytes, so that it must bring it (EIP-7623); 0: there is no floor.
+
+    ``zeros``: as in `intrinsic_gas`.
+    """
     if not rules.floor_other_byte:
         return 0
     base = rules.floor_creation if transaction.to is None else _base(rules, transaction)
-    zeros = transaction.data_zeros
+    zeros = transaction.data_zeros if zeros is None else zeros
     named = transaction.access_list
     return (
         base

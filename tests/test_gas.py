@@ -133,6 +133,16 @@ ROW_OF: Final = {
 }
 
 
+@pytest.mark.parametrize("rules", [*FORKS.values(), LENIENT], ids=lambda rules: rules.name)
+def test_no_transaction_costs_more_than_one_without_zeros(rules: GasSchedule) -> None:
+    """So whoever brings enough for that needs no count of the zeros."""
+    for to in (OTHER, None):
+        for zeros in (0, 1, 60, 100):
+            one = transaction(b"\x00" * zeros + b"\x01" * (100 - zeros), to=to)
+            assert intrinsic_gas(rules, one) == intrinsic_gas(rules, one, zeros) <= intrinsic_gas(rules, one, 0)
+            assert floor_gas(rules, one) == floor_gas(rules, one, zeros) <= floor_gas(rules, one, 0)
+
+
 @needs_corpora
 def test_intrinsic_gas_of_the_public_records() -> None:
     """Each record that states its intrinsic gas under a fork gets exactly that, and LENIENT asks for no more."""
