@@ -139,13 +139,20 @@ class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
         return self.gas * self.fee_cap + self.value + blobs
 
 
+_CASE: Final = 0x20
+"""The bit in which ASCII's small letters differ from capitals."""
+_CASE_OF_LETTER: Final = bytes(_CASE if digit in b"abcdef" else 0 for digit in range(256))
+_CASE_IF_MARKED: Final = bytes(_CASE if digit in b"89abcdef" else 0 for digit in range(256))
+
+
 @lru_cache(maxsize=4096)  # senders come back
 def checksummed(address: bytes) -> str:
     """An address of 20 bytes as 0x… in mixed case (EIP-55)."""
-    digits = address.hex()
-    marks = keccak_256(digits.encode()).hexdigest()
-    cases = zip(digits, digits.upper(), marks, strict=False)
-    return "0x" + "".join([capital if mark > "7" else digit for digit, capital, mark in cases])
+    digits = address.hex().encode()
+    marks = keccak_256(digits).hexdigest()[: len(digits)].encode()
+    # All digits at once, as numbers of a byte a digit: one by one they cost 2 % of a submission.
+    flips = int.from_bytes(digits.translate(_CASE_OF_LETTER)) & int.from_bytes(marks.translate(_CASE_IF_MARKED))
+    return "0x" + (int.from_bytes(digits) ^ flips).to_bytes(len(digits)).decode()
 
 
 def decode(raw: bytes) -> SignedTransaction:
