@@ -230,6 +230,33 @@ async def test_a_read_that_dies_leaves_the_lane_blind_not_stuck() -> None:
     assert bench.faults == ["counts: a bug"]
 
 
+async def test_what_comes_or_goes_while_a_lane_reads_its_count_is_not_lost() -> None:
+    """A lane that can only wait reads in its own task; tickets join meanwhile, and overdue ones leave at once."""
+    bench = Bench()
+    count: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def slow(lane: Lane[str], _: Reading[str]) -> int:
+        bench.counted.set()
+        return await count
+
+    bench.read_counts = slow  # type: ignore[method-assign]
+    bench.send("above", 1)
+    await bench.counted.wait()
+    assert len(bench.owner) == 1
+    bench.send("first", 0)
+    lane = bench.book.busy_lanes()[0]
+    bench.turns.turn_all_away(errors.DRAINING.refusal())
+    assert [name for name, _ in bench.away] == ["above", "first"]
+    bench.send("late", 0)
+
+    count.set_result(0)
+
+    assert await bench.next_turn() == "late"
+    bench.ends["late"].set_result(Effect.ACCEPTED)
+    await bench.owner.settled()
+    assert (lane.next, bench.faults) == (1, [])
+
+
 async def test_overdue_tickets_leave_while_another_holds_the_lane() -> None:
     """A hanging node does not keep anybody waiting past the limit (G5)."""
     now = [0.0]
