@@ -63,6 +63,7 @@ async def test_what_another_wrote_at_a_sender_is_no_trouble_of_the_others(server
         first = int(on_loss == "local")
         answers = [await fleet.relays[n % 2].send(signed(first + n, who=spoilt)) for n in range(4)]
         assert refused(answers) == []
+        await left(fleet)
         assert await server.admin.hget(lane, "n") == str(first + 4)
 
 

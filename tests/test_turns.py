@@ -239,7 +239,7 @@ async def test_what_comes_or_goes_while_a_lane_reads_its_count_is_not_lost() -> 
         bench.counted.set()
         return await count
 
-    bench.read_counts = slow  # type: ignore[method-assign]
+    bench.read_counts = slow  # type: ignore[method-assign, assignment]
     bench.send("above", 1)
     await bench.counted.wait()
     assert len(bench.owner) == 1
