@@ -1,5 +1,6 @@
 """What the relay costs, measured beside what it competes with, in one run.
 
-`turns` runs the contenders in turn and drops what others disturbed, `load` is wrk, `node` the other end, `proxies` the
-contenders; `passing`, `submissions`, `redis` and `order` are the groups, `sheet` writes what they found.
+`turns` runs the contenders in turn and drops what others disturbed, `load` is wrk, `node` and `bulk_node` the other
+end, `proxies` the contenders, `costs` a table of them. The groups: `passing`, `heads`, `https`, `large`, `idle` for the
+HTTP path, `submissions`, `redis`, `order`. `sheet` writes what they found.
 """

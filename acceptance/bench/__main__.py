@@ -1,8 +1,13 @@
-"""``python -m acceptance.bench [GROUP…]``: measures, prints, and writes ``docs/benchmarks.md``."""
+"""``python -m acceptance.bench [--trial] [GROUP…]``: measures, prints, and writes ``docs/benchmarks.md``.
+
+``--trial`` takes short turns, whatever else the machine does, and writes nothing.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import shutil
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -10,39 +15,52 @@ from typing import Final
 
 import aiohttp
 
-from acceptance.bench import order, passing, redis, sheet, submissions
-from acceptance.bench.turns import MachineBusy
+from acceptance.bench import heads, https, idle, large, order, passing, redis, sheet, submissions
+from acceptance.bench.proxies import SEARCHED
+from acceptance.bench.turns import CannotMeasure, Turns, trial
 from acceptance.rig.parts import Rig
 
 GROUPS: Final = {
     "pass": passing.measure,
+    "heads": heads.measure,
+    "https": https.measure,
+    "large": large.measure,
+    "idle": idle.measure,
     "submit": submissions.measure,
     "redis": redis.measure,
     "order": order.measure,
 }
+PACKAGES: Final = {"nginx": "nginx-light", "wrk": "wrk", "h2load": "nghttp2-client"}
+"""Programs that groups need, and where Debian has them."""
 
 
-async def run(group: str) -> None:
+async def run(group: str, *, tried: bool) -> None:
     """One group."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=90))
         )
-        findings = await GROUPS[group](Rig(stack, session))
-    print(sheet.write(group, findings), flush=True)
+        findings = await GROUPS[group](Rig(stack, session), trial() if tried else Turns())
+    print(sheet.section(group, findings) if tried else sheet.write(group, findings), flush=True)
 
 
-def main(groups: list[str]) -> int:
+def main(argv: list[str] | None = None) -> int:
     """The named groups, or all; the exit code."""
-    if unknown := [group for group in groups if group not in GROUPS]:
-        print(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="acceptance.bench", description="Measures, and writes docs/benchmarks.md.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"{', '.join(GROUPS)}; none: all of them")
+    parser.add_argument("--trial", action="store_true", help="short turns on a busy machine, written nowhere")
+    options = parser.parse_args(argv)
+    if unknown := [group for group in options.groups if group not in GROUPS]:
+        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    if missing := [package for program, package in PACKAGES.items() if not shutil.which(program, path=SEARCHED)]:
+        print(f"bench: programs are missing; on Debian: apt install {' '.join(missing)}", file=sys.stderr)
+        return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started ends too
     try:
-        for group in groups or GROUPS:
-            asyncio.run(run(group))
-    except MachineBusy as busy:
-        print(f"bench: {busy}", file=sys.stderr)
+        for group in options.groups or GROUPS:
+            asyncio.run(run(group, tried=options.trial))
+    except CannotMeasure as reason:
+        print(f"bench: {reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -50,4 +68,4 @@ def main(groups: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

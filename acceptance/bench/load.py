@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acceptance.bench.proxies import Contender
     from acceptance.rig.parts import Rig
 
-SCRIPT: Final = str(ROOT / "acceptance" / "bench" / "post.lua")
+SCRIPTS: Final = ROOT / "acceptance" / "bench"
 UNITS: Final = {"us": 1.0, "ms": 1e3, "s": 1e6}
 COUNT: Final = re.compile(r"(\d+) requests in")
 SHARE: Final = re.compile(r"^\s+(50|99)%\s+([\d.]+)(us|ms|s)$", re.MULTILINE)
@@ -38,10 +38,22 @@ class Load:
     p99_us: float
 
 
-async def wrk(rig: Rig, contender: Contender, connections: int, seconds: int, *flags: str) -> Load:
-    """One turn."""
+async def wrk(
+    rig: Rig, contender: Contender, connections: int, seconds: int, *flags: str, script: str = "post.lua"
+) -> Load:
+    """One turn of the calls that ``script`` makes."""
     before = spent_s(contender.pid)
-    argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "--latency", "-s", SCRIPT, *flags, contender.url]
+    argv = [
+        "wrk",
+        "-t1",
+        f"-c{connections}",
+        f"-d{seconds}",
+        "--latency",
+        "-s",
+        str(SCRIPTS / script),
+        *flags,
+        contender.url,
+    ]
     output = await rig.run(*argv)
     spent = spent_s(contender.pid) - before
     assert TROUBLE.search(output) is None, f"{contender.url}: {output}"

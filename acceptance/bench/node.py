@@ -1,16 +1,20 @@
 """The other end of all groups: a node that says yes, remembers what it answered, and can hold submissions back.
 
-Run as ``python -m acceptance.bench.node``; prints ``ready http://HOST:PORT``. ``bench_hold`` sets for how many
+Run as ``python -m acceptance.bench.node [--tls FILE] [--unique]``; prints ``ready http://HOST:PORT``. ``FILE`` has key
+and certificate as PEM; with ``--unique`` no two answers have the same head. ``bench_hold`` sets for how many
 milliseconds a submission is held, ``bench_record`` gives, and forgets, the submissions in order of arrival: hash, when
 its bytes came, when its answer was handed to the kernel (this process's monotonic seconds), and the connection.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import ssl
 import time
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
@@ -80,6 +84,18 @@ class Connection(yes_node.Connection):
         arrival[2] = time.monotonic()
 
 
+class UniqueConnection(Connection):
+    """One whose answers all have heads of their own, as those behind a gateway that numbers them."""
+
+    _numbers = count()
+
+    def write(self, body: bytes) -> None:
+        """Send one answer."""
+        assert self._transport is not None
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Request-Id: %032x\r\nContent-Length: %d\r\n\r\n"
+        self._transport.write(head % (next(self._numbers), len(body)) + body)
+
+
 def _hold(node: Node, milliseconds: float) -> bool:
     node.hold_s = milliseconds / 1000
     return True
@@ -97,6 +113,18 @@ def _envelope(call: dict[str, Any], result: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": call["id"], "result": result}
 
 
+def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tls", metavar="FILE")
+    parser.add_argument("--unique", action="store_true")
+    options = parser.parse_args()
+    tls = None
+    if options.tls:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(options.tls)
+    node, kind = Node(), UniqueConnection if options.unique else Connection
+    uvloop.run(yes_node.serve(lambda: kind(node), tls))
+
+
 if __name__ == "__main__":
-    node = Node()
-    uvloop.run(yes_node.serve(lambda: Connection(node)))
+    _main()

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acceptance.bench.sheet import Findings, table
-from acceptance.bench.turns import Turns
 from acceptance.rig.signing import MNEMONIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from acceptance.bench.turns import Turns
     from acceptance.rig.chain import Chain
     from acceptance.rig.parts import Rig
 
@@ -37,9 +37,8 @@ class Came(NamedTuple):
     overlaps: int
 
 
-async def measure(rig: Rig) -> Findings:
+async def measure(rig: Rig, turns: Turns) -> Findings:
     """Bursts in order and with neighbours swapped."""
-    turns = Turns()
     alone, one, many = [await rig.chain(delay_ms=CHECKS_MS) for _ in range(3)]
     relay, server = await rig.relay(one.url), await rig.redis()
     fleet = await rig.instances(2, many.url, server.url)

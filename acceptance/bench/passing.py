@@ -9,26 +9,25 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from acceptance.bench import proxies
-from acceptance.bench.load import paced, wrk
+from acceptance.bench.costs import cpu_table, cpu_us, work
+from acceptance.bench.load import paced
 from acceptance.bench.sheet import Findings, met, ratio, table
-from acceptance.bench.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from acceptance.bench.load import Load
     from acceptance.bench.proxies import Contender
+    from acceptance.bench.turns import Turns
     from acceptance.rig.parts import Rig
 
-SECONDS: Final = 3
 CONNECTIONS: Final = 32
 PLAIN: Final = "plain aiohttp proxy"
 CLOSE: Final = ("-H", "Connection: close")
 
 
-async def measure(rig: Rig) -> Findings:
+async def measure(rig: Rig, turns: Turns) -> Findings:
     """CPU a call with kept and with new connections, and what one connection waits."""
-    turns = Turns()
     with proxies.cores_apart() as core, TemporaryDirectory() as folder:
         node = await proxies.bench_node(rig)
         contenders = {
@@ -36,20 +35,23 @@ async def measure(rig: Rig) -> Findings:
             "relay": await proxies.relay(rig, node, core),
             PLAIN: await proxies.plain_proxy(rig, node, core),
         }
-        kept = await turns.of(_work(rig, contenders, CONNECTIONS))
-        new = await turns.of(_work(rig, contenders, CONNECTIONS, *CLOSE))
+        kept = await turns.of(work(rig, contenders, CONNECTIONS, turns.seconds))
+        new = await turns.of(work(rig, contenders, CONNECTIONS, turns.seconds, *CLOSE))
         direct = {"direct": proxies.Contender(node.url, node.process.pid)}
-        alone = await turns.of(_work(rig, direct | contenders, 1))
+        alone = await turns.of(work(rig, direct | contenders, 1, turns.seconds))
         half = median(load.per_second for load in kept["relay"]) / 2
-        steady = await turns.of(_steady(rig, direct | contenders, half))
+        steady = await turns.of(_steady(rig, direct | contenders, half, turns.seconds))
     return Findings(
         [
-            f"`eth_blockNumber`, turns of {SECONDS} s, medians of {turns.rounds}; {turns.dropped} turns dropped.",
+            f"`eth_blockNumber`, {turns}.",
             "The contender has a core for itself, node and load share the other.",
             "",
-            *_cpu(f"{CONNECTIONS} kept connections", kept, (1.3, 1 / 6)),
+            *cpu_table(f"{CONNECTIONS} kept connections", kept),
+            *_kept_targets(cpu_us(kept)),
             "",
-            *_cpu(f"{CONNECTIONS} clients, a new connection for each call", new, (1.4, None)),
+            *cpu_table(f"{CONNECTIONS} clients, a new connection for each call", new),
+            "",
+            ratio("relay ÷ nginx", cpu_us(new)["relay"] / cpu_us(new)["nginx"], 1.4),
             "",
             *_waits("one connection, one call at a time", alone),
             *_p50_target(alone),
@@ -60,36 +62,20 @@ async def measure(rig: Rig) -> Findings:
     )
 
 
-def _work(
-    rig: Rig, contenders: Mapping[str, Contender], connections: int, *flags: str
-) -> dict[str, partial[Coroutine[Any, Any, Load]]]:
-    return {name: partial(wrk, rig, contender, connections, SECONDS, *flags) for name, contender in contenders.items()}
-
-
-def _cpu(title: str, found: Mapping[str, list[Load]], targets: tuple[float, float | None]) -> list[str]:
-    cost = {name: median(load.cpu_us for load in loads) for name, loads in found.items()}
-    rows = [
-        [
-            name,
-            f"{cost[name]:.1f} µs ({min(load.cpu_us for load in loads):.1f}–{max(load.cpu_us for load in loads):.1f})",
-            f"{cost[name] / cost['nginx']:.2f}",
-            f"{median(load.per_second for load in loads):,.0f}",
-        ]
-        for name, loads in found.items()
+def _kept_targets(cost: Mapping[str, float]) -> list[str]:
+    return [
+        "",
+        ratio("relay ÷ nginx", cost["relay"] / cost["nginx"], 1.3),
+        ratio("relay ÷ plain aiohttp proxy", cost["relay"] / cost[PLAIN], 1 / 6),
     ]
-    lines = table([title, "CPU a call (range)", "÷ nginx", "calls/s"], rows)
-    lines += ["", ratio("relay ÷ nginx", cost["relay"] / cost["nginx"], targets[0])]
-    if targets[1]:
-        lines.append(ratio("relay ÷ plain aiohttp proxy", cost["relay"] / cost[PLAIN], targets[1]))
-    return lines
 
 
 def _steady(
-    rig: Rig, contenders: Mapping[str, Contender], per_second: float
+    rig: Rig, contenders: Mapping[str, Contender], per_second: float, seconds: int
 ) -> dict[str, partial[Coroutine[Any, Any, Load]]]:
     """All but the plain proxy, which cannot keep up."""
     return {
-        name: partial(paced, rig, contender, CONNECTIONS, per_second, SECONDS)
+        name: partial(paced, rig, contender, CONNECTIONS, per_second, seconds)
         for name, contender in contenders.items()
         if name != PLAIN
     }

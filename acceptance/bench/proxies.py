@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from acceptance.bench.load import CALL
 from acceptance.bench.turns import children, pin
 from acceptance.rig import nginx
+from acceptance.rig.load import pump
 from acceptance.rig.parts import READY, Part
 from tests.redis_server import free_port
 
@@ -24,19 +26,29 @@ if TYPE_CHECKING:
 
     from acceptance.rig.parts import Rig
 
+FILES: Final = 12_000
+"""What nginx may have open: 10,000 clients and the node."""
+SEARCHED: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+"""Where Debian keeps nginx is not in everybody's PATH."""
 NGINX: Final = """\
 worker_processes 1;
 pid {folder}/nginx.pid;
 {user}
-events {{ worker_connections 4096; }}
+worker_rlimit_nofile {files};
+events {{ worker_connections {files}; }}
 http {{
     access_log off;
+    client_max_body_size 0;
     keepalive_requests 1000000000;
+    keepalive_timeout 1h;
 {temporary}
     upstream node {{ server {node}; keepalive 64; keepalive_requests 1000000000; }}
     server {{
         listen {place} backlog=4096;
-        location / {{ proxy_pass http://node; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+        location / {{
+            proxy_pass {scheme}://node; proxy_http_version 1.1; proxy_set_header Connection "";
+{extra}
+        }}
     }}
 }}
 """
@@ -62,9 +74,9 @@ def cores_apart() -> Iterator[set[int]]:
         pin(os.getpid(), all_cores)
 
 
-async def bench_node(rig: Rig) -> Part:
+async def bench_node(rig: Rig, module: str = "node", *flags: str) -> Part:
     """The other end."""
-    process = await rig.start("bench node", [sys.executable, "-m", "acceptance.bench.node"])
+    process = await rig.start("bench node", [sys.executable, "-m", f"acceptance.bench.{module}", *flags])
     return Part(process, (await process.line(READY))["url"])
 
 
@@ -83,9 +95,10 @@ async def plain_proxy(rig: Rig, node: Part, core: set[int]) -> Contender:
     return Contender(url, process.pid)
 
 
-async def nginx_proxy(rig: Rig, node: Part, core: set[int], folder: Path) -> Contender:
-    """nginx; its worker counts, the master does nothing."""
+async def nginx_proxy(rig: Rig, node: Part, core: set[int], folder: Path, *extra: str) -> Contender:
+    """nginx, with ``extra`` lines where it passes on; its worker counts, the master does nothing."""
     place = f"127.0.0.1:{free_port()}"
+    scheme, _, upstream = node.url.partition("://")
     temporary = "".join(f"    {kind}_temp_path {folder}/{kind};\n" for kind in nginx.TEMPORARY)
     file = folder / "nginx.conf"
     file.write_text(
@@ -93,20 +106,25 @@ async def nginx_proxy(rig: Rig, node: Part, core: set[int], folder: Path) -> Con
             folder=folder,
             user="user root;" if os.geteuid() == 0 else "",
             temporary=temporary,
-            node=node.url.removeprefix("http://"),
+            files=FILES,
+            scheme=scheme,
+            node=upstream,
             place=place,
+            extra="\n".join(f"            {line};" for line in extra),
         ),
         "utf-8",
     )
     process = await rig.start("nginx", nginx.command(folder, file))
     await nginx.listening(place)
+    url = f"http://{place}"
+    await pump(url, [CALL], 1)  # the master listens already, only the worker answers
     (worker,) = children(process.pid)
     pin(worker, core)
-    return Contender(f"http://{place}", worker)
+    return Contender(url, worker)
 
 
 def nginx_binary() -> str:
     """Where nginx is."""
-    found = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    found = shutil.which("nginx", path=SEARCHED)
     assert found, "nginx is missing; on Debian: apt install nginx-light"
     return found

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acceptance.bench import proxies
 from acceptance.bench.sheet import Findings, met, table
-from acceptance.bench.turns import Turns
 from acceptance.rig.crowd import swapped
 from acceptance.rig.load import body, connected
 from acceptance.rig.signing import random_keys, sign
@@ -25,6 +24,7 @@ from acceptance.rig.signing import random_keys, sign
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from acceptance.bench.turns import Turns
     from acceptance.rig.calls import Caller
     from acceptance.rig.load import Answered, Line
     from acceptance.rig.parts import Rig
@@ -43,9 +43,8 @@ P50_MS, P99_MS = 2.0, 10.0
 ALONE, BURST = 2.0, 0.2
 
 
-async def measure(rig: Rig) -> Findings:
+async def measure(rig: Rig, turns: Turns) -> Findings:
     """Hand-off, commands, added latency, throughput."""
-    turns = Turns()
     node, server = await proxies.bench_node(rig), await rig.redis()
     relays = await rig.instances(max(FLEETS), node.url, server.url)
     loner = await rig.relay(node.url)

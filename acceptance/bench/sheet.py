@@ -47,15 +47,25 @@ def met(true: bool) -> str:
     return "met" if true else "**missed**"
 
 
+def section(group: str, findings: Findings) -> str:
+    """A group's figures between its markers, as they stand in the sheet."""
+    first, last = _markers(group)
+    return "\n".join([first, "", *findings.lines, "", _circumstances(group, findings.servers), "", last])
+
+
 def write(group: str, findings: Findings) -> str:
     """Put a group's figures between its markers; the text that stands there now."""
-    first, last = f"<!-- bench {group} -->", f"<!-- end {group} -->"
-    block = "\n".join([first, "", *findings.lines, "", _circumstances(group, findings.servers), "", last])
+    first, last = _markers(group)
+    block = section(group, findings)
     sheet = SHEET.read_text("utf-8")
     found = re.search(f"{re.escape(first)}.*?{re.escape(last)}", sheet, re.DOTALL)
     assert found, f"{SHEET.name} has no place for {group}: {first} … {last}"
     SHEET.write_text(sheet.replace(found[0], block), "utf-8")
     return block
+
+
+def _markers(group: str) -> tuple[str, str]:
+    return f"<!-- bench {group} -->", f"<!-- end {group} -->"
 
 
 def _circumstances(group: str, servers: Sequence[str]) -> str:

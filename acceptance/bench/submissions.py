@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from acceptance.bench import proxies
 from acceptance.bench.load import CALL
 from acceptance.bench.sheet import Findings, ratio, table
-from acceptance.bench.turns import Turns, spent_s
+from acceptance.bench.turns import spent_s
 from acceptance.rig.load import body, pump
 from acceptance.rig.signing import random_keys, sign
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from acceptance.bench.proxies import Contender
+    from acceptance.bench.turns import Turns
     from acceptance.rig.parts import Rig
 
 CHAIN_ID: Final = 1337
@@ -30,9 +31,8 @@ SMALL: Final = "nginx, a small call"
 TARGET: Final = 10.0
 
 
-async def measure(rig: Rig) -> Findings:
+async def measure(rig: Rig, turns: Turns) -> Findings:
     """CPU a submission."""
-    turns = Turns()
     stock = _fresh_bodies((turns.rounds * 3 + 20) * SENDERS * TIMES)
     with proxies.cores_apart() as core, TemporaryDirectory() as folder:
         node = await proxies.bench_node(rig)

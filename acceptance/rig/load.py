@@ -53,10 +53,10 @@ class Line:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Line]:
-    """A connection to ``url``, closed in the end."""
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**24)
+async def connected(url: str, source: str | None = None) -> AsyncIterator[Line]:
+    """A connection to ``url``, from an address of ours if one is given, closed in the end."""
+    parts, bound = urlsplit(url), (source, 0) if source else None
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**24, local_addr=bound)
     try:
         yield Line(reader, writer)
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,8 +27,7 @@ from tests.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping, Sequence
-    from contextlib import AsyncExitStack
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     import aiohttp
@@ -58,6 +58,12 @@ class Rig:
     def __init__(self, stack: AsyncExitStack, session: aiohttp.ClientSession) -> None:
         self._stack = stack
         self._session = session
+
+    @asynccontextmanager
+    async def inner(self) -> AsyncIterator[Rig]:
+        """A rig whose parts end with the block."""
+        async with AsyncExitStack() as stack:
+            yield Rig(stack, self._session)
 
     async def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
         """Any program; it is ended with the rig."""

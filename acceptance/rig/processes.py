@@ -97,10 +97,7 @@ class Process(asyncio.SubprocessProtocol):
 
     def rss_bytes(self) -> int:
         """The memory it holds right now."""
-        status = Path(f"/proc/{self.pid}/status").read_text("ascii")
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found, status
-        return int(found[1]) * 1024
+        return memory_bytes(self.pid)
 
     # what the event loop calls
 
@@ -123,6 +120,19 @@ class Process(asyncio.SubprocessProtocol):
         self._transport.close()
         self._closed.set_result(None)
         self._news.set()
+
+
+def memory_bytes(pid: int, kind: str = "VmRSS") -> int:
+    """The memory a process holds right now; of ``VmHWM``, the most it has held."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    found = re.search(rf"{kind}:\s+(\d+) kB", status)
+    assert found, status
+    return int(found[1]) * 1024
+
+
+def forget_peak(pid: int) -> None:
+    """Let a process's ``VmHWM`` begin anew, at what it holds right now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", "ascii")
 
 
 async def spawn(name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> Process:

@@ -14,6 +14,7 @@ import sha3
 import uvloop
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
 RICH: Final = hex(10**24)
@@ -47,7 +48,7 @@ class Connection(asyncio.Protocol):
         self._data += data
         while (end := self._data.find(b"\r\n\r\n")) >= 0:
             start = end + 4
-            length = _content_length(self._data[:end])
+            length = content_length(self._data[:end])
             if len(self._data) < start + length:
                 return
             body, self._data = self._data[start : start + length], self._data[start + length :]
@@ -76,7 +77,8 @@ def answer(call: Any) -> Any:
     return envelope | {"error": {"code": -32601, "message": f"the method {call['method']} does not exist"}}
 
 
-def _content_length(head: bytes) -> int:
+def content_length(head: bytes) -> int:
+    """What a head says of the body behind it."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
@@ -84,11 +86,11 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-async def serve(connection: Callable[[], Connection] = Connection) -> None:
-    """Listen until the process is ended."""
-    server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0, backlog=4096)
+async def serve(connection: Callable[[], asyncio.Protocol] = Connection, tls: ssl.SSLContext | None = None) -> None:
+    """Listen until the process is ended; with ``tls`` as ``localhost``."""
+    server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0, backlog=4096, ssl=tls)
     host, port = server.sockets[0].getsockname()[:2]
-    print(f"ready http://{host}:{port}", flush=True)
+    print(f"ready https://localhost:{port}" if tls else f"ready http://{host}:{port}", flush=True)
     await server.serve_forever()
 
 
