@@ -190,3 +190,16 @@ async def test_a_socket_is_reset_too(client: Client) -> None:
         await socket.send_json(request(SEND, raw(0)))
         assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
     assert len(client.node.chain.pool) == 1
+
+
+@pytest.mark.parametrize(("when", "taken"), [("before", 0), ("after", 2)])
+async def test_a_rule_for_a_batch_hits_it_as_a_whole(
+    node: DevNode, client: Client, when: Literal["before", "after"], taken: int
+) -> None:
+    """One error for all, before its calls or after them; neither a call nor a pattern for calls hits it."""
+    node.script.add(Refuse(method="dev_batch", message="batch too large", when=when), Delay(method="*", ms=0))
+    reply = await client.post([request(SEND, raw(nonce)) for nonce in (0, 1)])
+
+    assert (reply["id"], reply["error"]["message"]) == (None, "batch too large")
+    assert node.arrivals.total == taken
+    assert node.script.hits() == [1, taken]

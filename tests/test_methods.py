@@ -166,3 +166,8 @@ def test_no_params_break_the_reader(params: bytes) -> None:
     """A request or a refusal, nothing else."""
     for method in SUBMISSIONS.values():
         assert isinstance(methods.read(method, params), Request | Refusal)
+
+
+def test_what_is_known_by_its_bytes_goes_upstream_by_one_method() -> None:
+    """So that any of them may stand in one batch, and be resent by the same method."""
+    assert {method.wire for method in SUBMISSIONS.values() if method.by_bytes} == {"eth_sendRawTransaction"}
