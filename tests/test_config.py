@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from relay.config import (
     DEFAULTS,
@@ -109,11 +110,18 @@ def test_environment_values_become_what_the_option_is(name: str, text: str, valu
 
 def test_a_text_stays_a_text_even_if_it_looks_like_toml(write: Any) -> None:
     """A file named 5, or true, is a file name."""
-    file = write("")
+    file = write(trustme.CA().cert_pem.bytes())
     link = file.parent / "true"
     link.symlink_to(file)
     assert fault(environment={"RELAY_UPSTREAM__CA_FILE": "5"}).startswith("upstream.ca_file: 5 does not exist")
     assert from_environment(UPSTREAM__CA_FILE=str(link)).upstream.ca_file == str(link)
+
+
+def test_a_file_of_certificates_holds_some(write: Any) -> None:
+    """What is in it is read at once, not when the first connection is made."""
+    file = write("no certificate")
+    text = fault(environment={"RELAY_UPSTREAM__CA_FILE": str(file)})
+    assert text.startswith(f"upstream.ca_file: {file} cannot be used as a file of CA certificates")
 
 
 def test_an_environment_value_cannot_smuggle_in_a_second_key() -> None:

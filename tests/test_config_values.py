@@ -46,10 +46,10 @@ def test_urls_that_can_be_connected_to_are_taken(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     ["ws://h", "http://", "http://:80", "http://h:0", "http://h:99999", "http://h:x", "ftp://h",
-     "http://h/a b", "http://h/\t", "http://hö/", "http://[::1", "http://h/'", 'http://h/"'],
+     "http://h/a b", "http://h/\t", "http://hö/", "http://[::1", "http://h/'", 'http://h/"', "http://h/#a", "http://h#"],
 )  # fmt: skip
 def test_urls_that_cannot_be_connected_to_are_refused(url: str) -> None:
-    """Wrong scheme, no host, no such port, spaces, quotes, non-ASCII."""
+    """Wrong scheme, no host, no such port, spaces, quotes, a fragment, non-ASCII."""
     with pytest.raises(ConfigFault, match=r"^upstream\.url: .* is not a URL of the form http://HOST:PORT or https://"):
         check({"upstream": {"url": url}})
 

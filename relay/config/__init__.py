@@ -24,7 +24,7 @@ from relay.config.options import (
 )
 from relay.config.redis import doubts
 from relay.config.sources import ENV_PREFIX, check, load, variable
-from relay.config.values import ConfigFault, address, denied, masked
+from relay.config.values import ConfigFault, address, denied, masked, trusting
 
 __all__ = [
     "DEFAULTS",
@@ -48,5 +48,6 @@ __all__ = [
     "load",
     "masked",
     "shown",
+    "trusting",
     "variable",
 ]

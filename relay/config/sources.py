@@ -18,7 +18,7 @@ import msgspec
 
 from relay.config.options import OPTIONS, SECTIONS, Settings, shown
 from relay.config.redis import check_redis
-from relay.config.values import ConfigFault, address, check_file, check_header, check_origin, check_url
+from relay.config.values import ConfigFault, address, check_file, check_header, check_origin, check_url, trusting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,6 +69,7 @@ def check(tables: Mapping[str, Any]) -> Settings:
         check_url("upstream.ws_url", upstream.ws_url, "ws", "wss")
     if upstream.ca_file:
         check_file("upstream.ca_file", upstream.ca_file)
+        trusting(upstream.ca_file)
     check_redis(settings.redis)
     for name, value in upstream.headers.items():
         check_header("upstream.headers", name, value)

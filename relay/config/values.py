@@ -10,6 +10,7 @@ import fnmatch
 import ipaddress
 import os
 import re
+import ssl
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -64,7 +65,7 @@ def check_url(path: str, url: str, *schemes: str) -> None:
         if "://" not in url:
             raise ConfigFault(f"{path}: has no scheme; write {forms}")
         raise ConfigFault(
-            f"{path}: {masked(url)} is not a URL of the form {forms}, in ASCII, without spaces and quotes"
+            f"{path}: {masked(url)} is not a URL of the form {forms}, in ASCII, without spaces, quotes and #"
         )
 
 
@@ -90,8 +91,23 @@ def check_file(path: str, name: str) -> None:
         raise ConfigFault(f"{path}: {name} does not exist or cannot be read")
 
 
-# RFC 3986 has no place for them but that of ', which logs could not tell from the quote around a URL.
-_NEVER_IN_A_URL: Final = frozenset(" \"'<>")
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """Verifies a node's certificate and name, against the CAs in ``ca_file``; the system's own if it is empty.
+
+    Raises ConfigFault.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigFault(
+            f"upstream.ca_file: {ca_file} cannot be used as a file of CA certificates: {reason}"
+        ) from None
+
+
+# A fragment is never sent: whoever writes # means something else. RFC 3986 has no place for the others but that of ',
+# which logs could not tell from the quote around a URL.
+_NEVER_IN_A_URL: Final = frozenset(" \"'<>#")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type"})
 
