@@ -144,8 +144,8 @@ _ROWS: Final = (
         "upstream_unreachable",
         -32011,
         503,
-        "the upstream cannot be reached, nothing was sent: {detail}",
-        "no connection to the node; nothing was sent",
+        "no connection to the upstream, nothing was sent: {detail}",
+        "no connection to the node could be had; nothing was sent",
     ),
     Case("draining", -32012, 503, "this instance is shutting down, nothing was sent; send again", "the relay drains"),
     Case(

@@ -289,6 +289,14 @@ async def test_listed_origins() -> None:
 
 
 @on_each_loop
+async def test_a_503_of_the_router_says_when_to_come_back() -> None:
+    """As that of a call that could not be passed on does: a submission that found no node, or came in the drain."""
+    async with serving() as rig:
+        rig.routes.decide = lambda body: Answer(503, b'{"id":1}')
+        assert (await rig.ask(post())).headers["retry-after"] == "1"
+
+
+@on_each_loop
 async def test_a_known_head_without_its_end_is_no_request_yet() -> None:
     """A head that ends in the read where a remembered one of a request without a body did, and goes on in the next."""
     async with serving() as rig:

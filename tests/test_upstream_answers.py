@@ -159,7 +159,7 @@ async def judge(case: Case, steps: list[bytes], node: ScriptedNode, pool: Pool) 
     else:
         assert heard.failure is not None
         assert heard.failure.lack is case.lack, heard.failure
-        assert str(node.port) in heard.failure.detail
+        assert str(node.port) not in heard.failure.detail
         assert case.body.startswith(heard.body) or "malformed" in heard.failure.detail
     await node.until(lambda: node.played > played)
 

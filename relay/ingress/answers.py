@@ -69,7 +69,8 @@ def of_router(answer: Answer) -> Whole:
     """The router's answer. Its body is JSON; with 204 there is none."""
     lines = b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in answer.headers)
     kind = b"" if answer.status in BODILESS else _JSON
-    return Whole(Head(answer.status, _REASONS.get(answer.status, b""), kind + lines), answer.body)
+    lines = kind + _BY_STATUS.get(answer.status, b"") + lines
+    return Whole(Head(answer.status, _REASONS.get(answer.status, b""), lines), answer.body)
 
 
 def of_refusal(refusal: Refusal) -> Whole:

@@ -97,8 +97,7 @@ class Connection(asyncio.Protocol):
             if now >= self._expires and self._read is Connection._read_nothing:
                 self._close()
         elif now >= request.deadline and not request.paused:
-            name, wait = self._home.endpoint.name, request.timeout_s
-            self.drop(Failure(Lack.TIMED_OUT, f"{name}: {self._progress()} within {wait:g} s"))
+            self.drop(Failure(Lack.TIMED_OUT, f"{self._progress()} within {request.timeout_s:g} s"))
 
     # what a request says
 
@@ -150,7 +149,7 @@ class Connection(asyncio.Protocol):
         self._home.lost(self, again)
         if request is not None and request is not again:
             ending = f"connection lost ({exc})" if exc is not None else "connection closed by the node"
-            request.fail(Failure(Lack.CUT_OFF, f"{self._home.endpoint.name}: {ending}, {progress}"))
+            request.fail(Failure(Lack.CUT_OFF, f"{ending}, {progress}"))
 
     # states
 
@@ -278,7 +277,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _unusable(self, flaw: str) -> None:
-        self.drop(Failure(Lack.UNUSABLE, f"{self._home.endpoint.name}: the answer cannot be used, {flaw}"))
+        self.drop(Failure(Lack.UNUSABLE, flaw))
 
     def _progress(self) -> str:
         if self._read is Connection._read_head:

@@ -2,7 +2,7 @@
 
 Job: `[upstream]` → the first lines of each request, and connections, or why there is none in an operator's words.
 Rules: whatever can fail while connecting is translated here, once. A name is resolved anew for each connection; IPv6
-and IPv4 race (RFC 8305). No text names a user, a password or a path.
+and IPv4 race (RFC 8305). No text names the address, a user, a password or a path, for clients read them.
 Must not know: requests, answers, how many connections there are.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import aiohappyeyeballs
 
-from relay.config import ConfigFault
+from relay.config import ConfigFault, trusting
 from relay.upstream.exchange import Failure, Lack
 from relay.upstream.memo import Memo
 
@@ -53,7 +54,7 @@ _CAUSES: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 class Endpoint:
-    """One node's URL, ready for use. ``name`` is its ``host:port``."""
+    """One node's URL, ready for use. ``name`` is its ``host:port``, for operators only."""
 
     def __init__(self, settings: Upstream) -> None:
         url = urlsplit(settings.url)
@@ -67,8 +68,10 @@ class Endpoint:
         self._secured: dict[str, Any] = {}
         if url.scheme == "https":
             self._secured = {
-                "ssl": _tls(settings.ca_file), "server_hostname": self._host, "ssl_shutdown_timeout": TLS_SHUTDOWN_S,
-            }  # fmt: skip
+                "ssl": _http_only(trusting(settings.ca_file)),
+                "server_hostname": self._host,
+                "ssl_shutdown_timeout": TLS_SHUTDOWN_S,
+            }
         configured = _configured(url, settings.headers)
         self._dropped = frozenset(_OURS) | {name.lower() for name in configured}
         self._start = b"POST %b HTTP/1.1\r\nHost: %b\r\n%bContent-Type: application/json\r\n" % (
@@ -95,14 +98,19 @@ class Endpoint:
                 )
                 _, protocol = await loop.create_connection(factory, sock=wire, **self._secured)
         except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for some refused sockets
-            return Failure(Lack.UNREACHABLE, f"{self.name}: {self._words(error)}")
+            return Failure(Lack.UNREACHABLE, self._words(error))
         return protocol
 
     def _words(self, error: Exception) -> str:
         template = next(template for kind, template in _CAUSES if isinstance(error, kind))
-        return template.format(
-            error=error, wait_s=self._connect_timeout_s, reason=getattr(error, "strerror", None) or error
-        )
+        return template.format(error=error, wait_s=self._connect_timeout_s, reason=reason_of(error))
+
+
+def reason_of(error: Exception) -> str:
+    """In the system's words; not in asyncio's, which name the address."""
+    if isinstance(error, OSError) and not isinstance(error, (socket.gaierror, ssl.SSLError)) and error.errno:
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _ascii_host(host: str) -> str:
@@ -126,14 +134,6 @@ def _configured(url: SplitResult, headers: dict[str, str]) -> dict[bytes, bytes]
     return lines
 
 
-def _tls(ca_file: str) -> ssl.SSLContext:
-    """Verifies the node's certificate and name, against the system's CAs or the operator's own."""
-    try:
-        context = ssl.create_default_context(cafile=ca_file or None)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigFault(
-            f"upstream.ca_file: {ca_file} cannot be used as a file of CA certificates: {reason}"
-        ) from None
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+def _http_only(tls: ssl.SSLContext) -> ssl.SSLContext:
+    tls.set_alpn_protocols(["http/1.1"])
+    return tls

@@ -34,7 +34,10 @@ class Lack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No answer, why, and in words for an operator. Only `Lack.UNREACHABLE` proves that nothing was sent."""
+    """No answer, why, and in words that a client may read: no address.
+
+    Only `Lack.UNREACHABLE` proves that nothing was sent.
+    """
 
     lack: Lack
     detail: str

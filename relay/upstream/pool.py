@@ -14,6 +14,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from relay.tasks import TaskOwner
 from relay.upstream.connection import Connection
 from relay.upstream.endpoint import Endpoint
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from relay.telemetry.metrics import Metrics
     from relay.upstream.exchange import Exchange, Sink
 
+CLOSED: Final = Failure(Lack.UNREACHABLE, "this instance is shutting down")
 TICK_S: Final = 0.25
 RESERVED_SHARE: Final = 8
 """One in eight connections, at least one, is kept for submissions."""
@@ -47,6 +50,7 @@ class Pool:
         self.now = clock
         self.report = report
         self.reachable: bool | None = None
+        self._log = structlog.get_logger("relay.upstream")
         self._timeout_s = settings.timeout_s
         self._limit = settings.max_connections
         self._limit_passing = self._limit - max(1, self._limit // RESERVED_SHARE)
@@ -106,7 +110,7 @@ class Pool:
         deadline = self.now() + timeout_s
         request = Request(self, body, sink, lines, timeout_s, deadline, submission, repeatable, before_write)
         if self._closed:
-            asyncio.get_running_loop().call_soon(request.fail, self._unreachable("this instance is shutting down"))
+            asyncio.get_running_loop().call_soon(request.fail, CLOSED)
         elif not ((submission or self.passing < self._limit_passing) and self._use_idle(request)):
             self._queue.push(request)
             self._open_more()
@@ -117,11 +121,11 @@ class Pool:
         self._closed = True
         again, self._again = self._again, set()
         for request in (*self._queue.take_all(), *again):
-            request.fail(self._unreachable("this instance is shutting down"))
+            request.fail(CLOSED)
         await self._tasks.close()
         self._attempts = 0  # one that was cancelled before its first step has not counted itself out
         for connection in tuple(self._open):
-            connection.drop(Failure(Lack.CUT_OFF, f"{self.endpoint.name}: this instance is shutting down"))
+            connection.drop(Failure(Lack.CUT_OFF, "this instance is shutting down"))
         await self._empty.wait()
         if self._tick is not None:
             self._tick.cancel()
@@ -132,10 +136,10 @@ class Pool:
         for connection in tuple(self._open):
             connection.sweep(now)
         for request in self._queue.take_overdue(now):
-            request.fail(self._unreachable(self._crowded(request)))
+            request.fail(self._crowded(request))
         for request in [request for request in self._again if now >= request.deadline]:
             self._again.discard(request)
-            request.fail(Failure(Lack.TIMED_OUT, f"{self.endpoint.name}: no answer within {request.timeout_s:g} s"))
+            request.fail(Failure(Lack.TIMED_OUT, f"no answer within {request.timeout_s:g} s"))
 
     # what connections and requests say
 
@@ -229,8 +233,8 @@ class Pool:
             else:
                 self._again.discard(request)
         if isinstance(made, Connection) and not made.is_usable():
-            made = self._unreachable("the connection was closed at once")
-        self.reachable = isinstance(made, Connection)
+            made = Failure(Lack.UNREACHABLE, "the connection was closed at once")
+        self._note(made)
         request = request or self._queue.pop(self._limit_passing - self.passing)
         if isinstance(made, Connection):
             self._use_fresh(made, request)
@@ -251,11 +255,17 @@ class Pool:
         if self._open or self._attempts or self._queue:
             self._tick = asyncio.get_running_loop().call_later(TICK_S, self._ticked)
 
-    def _crowded(self, request: Request) -> str:
-        return (
-            f"no connection within {request.timeout_s:g} s: {self.busy} busy and {self.opening} being opened of "
-            f"{self._limit} ([upstream] max_connections, connect_timeout_s)"
+    def _crowded(self, request: Request) -> Failure:
+        detail = (
+            f"none was free within {request.timeout_s:g} s, with {self.busy} busy and {self.opening} being opened of "
+            f"{self._limit} ([upstream] max_connections)"
         )
+        return Failure(Lack.UNREACHABLE, detail)
 
-    def _unreachable(self, why: str) -> Failure:
-        return Failure(Lack.UNREACHABLE, f"{self.endpoint.name}: {why}")
+    def _note(self, made: Connection | Failure) -> None:
+        """One line for each change, with the address, which clients are not told."""
+        before, self.reachable = self.reachable, isinstance(made, Connection)
+        if isinstance(made, Failure) and before is not False:
+            self._log.warning("no connection to the upstream", address=self.endpoint.name, reason=made.detail)
+        elif before is False and self.reachable:
+            self._log.info("connected to the upstream again", address=self.endpoint.name)

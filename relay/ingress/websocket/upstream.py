@@ -14,7 +14,6 @@ Must not know: lanes, submissions, how the client's socket works.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 from urllib.parse import urlsplit
 
@@ -22,10 +21,11 @@ import aiohttp
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType
 
 from relay import errors
-from relay.config import ConfigFault
+from relay.config import trusting
 from relay.ingress.websocket.frames import DATA, PING_TICKS, Frame, FrameQueue, Signal, Still
 from relay.ingress.websocket.pending import PendingCalls
 from relay.upstream.client import MAX_COLLECTED
+from relay.upstream.endpoint import reason_of
 from relay.upstream.exchange import Failure, Lack
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ class Dialer:
     def __init__(self, settings: Upstream, metrics: Metrics) -> None:
         url = urlsplit(settings.ws_url)
         self._url = settings.ws_url
-        self._name = f"{url.hostname}:{url.port or (443 if url.scheme == 'wss' else 80)}"
         self._headers = settings.headers
         self._connect_timeout_s = settings.connect_timeout_s
         self.timeout_s = settings.timeout_s
-        self._tls = _tls(settings.ca_file) if url.scheme == "wss" else True
+        self._tls = trusting(settings.ca_file) if url.scheme == "wss" else True
         self._http: aiohttp.ClientSession | None = None
         self._errors = {lack: metrics.upstream_errors.cell(lack.value) for lack in Lack}
 
@@ -77,7 +76,7 @@ class Dialer:
                     timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S),
                 )
         except (OSError, aiohttp.ClientError) as error:
-            return Failure(Lack.UNREACHABLE, f"{self._name}: {self._words(error)}; check [upstream] ws_url")
+            return Failure(Lack.UNREACHABLE, f"{self._words(error)}; check [upstream] ws_url")
 
     async def close(self) -> None:
         """Close what `dial` has opened."""
@@ -106,7 +105,7 @@ class Dialer:
             case aiohttp.ClientConnectorCertificateError():
                 return "its certificate is refused; an own CA goes into [upstream] ca_file"
             case aiohttp.ClientConnectorError(os_error=reason):
-                return f"no connection ({reason.strerror or reason})"
+                return f"no connection ({reason_of(reason)})"
             case _:
                 return f"no WebSocket ({error})"
 
@@ -248,10 +247,3 @@ class UpstreamSocket:
 async def _refuse_redirect(*_: Any) -> NoReturn:
     """A configured header is a secret of that one address."""
     raise aiohttp.ClientConnectionError("it redirects to another address")
-
-
-def _tls(ca_file: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except OSError as error:
-        raise ConfigFault(f"upstream.ca_file: {ca_file} cannot be used: {error.strerror or error}") from None
