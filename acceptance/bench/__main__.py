@@ -15,7 +15,22 @@ from typing import Final
 
 import aiohttp
 
-from acceptance.bench import heads, https, idle, large, order, passing, redis, sheet, submissions
+from acceptance.bench import (
+    batch,
+    heads,
+    https,
+    idle,
+    large,
+    order,
+    passing,
+    profile,
+    redis,
+    senders,
+    sheet,
+    soak,
+    submissions,
+    workers,
+)
 from acceptance.bench.proxies import SEARCHED
 from acceptance.bench.turns import CannotMeasure, Turns, trial
 from acceptance.rig.parts import Rig
@@ -27,8 +42,13 @@ GROUPS: Final = {
     "large": large.measure,
     "idle": idle.measure,
     "submit": submissions.measure,
+    "batch": batch.measure,
+    "senders": senders.measure,
     "redis": redis.measure,
     "order": order.measure,
+    "workers": workers.measure,
+    "soak": soak.measure,
+    "profile": profile.measure,
 }
 PACKAGES: Final = {"nginx": "nginx-light", "wrk": "wrk", "h2load": "nghttp2-client"}
 """Programs that groups need, and where Debian has them."""

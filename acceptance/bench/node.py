@@ -2,8 +2,9 @@
 
 Run as ``python -m acceptance.bench.node [--tls FILE] [--unique]``; prints ``ready http://HOST:PORT``. ``FILE`` has key
 and certificate as PEM; with ``--unique`` no two answers have the same head. ``bench_hold`` sets for how many
-milliseconds a submission is held, ``bench_record`` gives, and forgets, the submissions in order of arrival: hash, when
-its bytes came, when its answer was handed to the kernel (this process's monotonic seconds), and the connection.
+milliseconds a submission is held, ``bench_away`` how many every answer is late, as if the node were far away.
+``bench_record`` gives, and forgets, the submissions in order of arrival, those in batches included: hash, when its
+bytes came, when its answer was handed to the kernel (this process's monotonic seconds), and the connection.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Node:
     """``record`` has a list for each submission: hash, came, left, connection."""
 
     hold_s: float = 0.0
+    away_s: float = 0.0
     record: list[list[Any]] = field(default_factory=list)
     remembered: dict[bytes, bytes] = field(default_factory=dict)
     connections: int = 0
@@ -56,32 +58,45 @@ class Connection(yes_node.Connection):
     def take(self, body: bytes) -> None:
         """Answer from memory, or as a yes node does."""
         if answer := self._node.remembered.get(body):
-            self.write(answer)
+            self._send(answer)
             return
         call = json.loads(body)
-        method = call.get("method") if isinstance(call, dict) else None
-        if method in CONTROLS:
-            self.write(json.dumps(_envelope(call, CONTROLS[method](self._node, *call["params"]))).encode())
+        if isinstance(call, dict) and call["method"] in CONTROLS:
+            self.write(json.dumps(_envelope(call, CONTROLS[call["method"]](self._node, *call["params"]))).encode())
             return
-        answer = json.dumps(yes_node.answer(call)).encode()
-        if method == SUBMISSION:
-            self._submitted(answer)
+        result = yes_node.answer(call)
+        answer = json.dumps(result).encode()
+        if hashes := _submitted(call, result):
+            self._hold(answer, [[hash_, self._came, 0.0, self._number] for hash_ in hashes])
             return
         if len(self._node.remembered) < REMEMBERED:
             self._node.remembered[body] = answer
-        self.write(answer)
+        self._send(answer)
 
-    def _submitted(self, answer: bytes) -> None:
-        arrival = [json.loads(answer)["result"], self._came, 0.0, self._number]
-        self._node.record.append(arrival)
-        if self._node.hold_s:
-            asyncio.get_running_loop().call_later(self._node.hold_s, self._leave, answer, arrival)
+    def _send(self, answer: bytes) -> None:
+        if self._node.away_s:
+            asyncio.get_running_loop().call_later(self._node.away_s, self.write, answer)
         else:
-            self._leave(answer, arrival)
+            self.write(answer)
 
-    def _leave(self, answer: bytes, arrival: list[Any]) -> None:
+    def _hold(self, answer: bytes, arrivals: list[list[Any]]) -> None:
+        self._node.record += arrivals
+        if late_s := self._node.hold_s + self._node.away_s:
+            asyncio.get_running_loop().call_later(late_s, self._leave, answer, arrivals)
+        else:
+            self._leave(answer, arrivals)
+
+    def _leave(self, answer: bytes, arrivals: list[list[Any]]) -> None:
         self.write(answer)
-        arrival[2] = time.monotonic()
+        left = time.monotonic()
+        for arrival in arrivals:
+            arrival[2] = left
+
+
+def _submitted(call: Any, result: Any) -> list[str]:
+    """The hashes of the submissions in a call or a batch."""
+    pairs = zip(call, result, strict=True) if isinstance(call, list) else [(call, result)]
+    return [answered["result"] for asked, answered in pairs if asked["method"] == SUBMISSION]
 
 
 class UniqueConnection(Connection):
@@ -101,12 +116,21 @@ def _hold(node: Node, milliseconds: float) -> bool:
     return True
 
 
+def _away(node: Node, milliseconds: float) -> bool:
+    node.away_s = milliseconds / 1000
+    return True
+
+
 def _record(node: Node) -> list[list[Any]]:
     record, node.record = node.record, []
     return record
 
 
-CONTROLS: Final[dict[str, Callable[..., Any]]] = {"bench_hold": _hold, "bench_record": _record}
+CONTROLS: Final[dict[str, Callable[..., Any]]] = {
+    "bench_hold": _hold,
+    "bench_away": _away,
+    "bench_record": _record,
+}
 
 
 def _envelope(call: dict[str, Any], result: Any) -> dict[str, Any]:

@@ -13,29 +13,24 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import pairwise
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from acceptance.bench import proxies
+from acceptance.bench import bursts, proxies
+from acceptance.bench.bursts import COUNT
 from acceptance.bench.sheet import Findings, met, table
 from acceptance.rig.crowd import swapped
-from acceptance.rig.load import body, connected
-from acceptance.rig.signing import random_keys, sign
+from acceptance.rig.load import body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from acceptance.bench.bursts import Lines
     from acceptance.bench.turns import Turns
     from acceptance.rig.calls import Caller
-    from acceptance.rig.load import Answered, Line
+    from acceptance.rig.load import Line
     from acceptance.rig.parts import Rig
-    from acceptance.rig.signing import Transfer
     from tests.redis_server import RedisServer
 
-    Lines = Sequence[Line]
-
-CHAIN_ID: Final = 1337
-KEYS: Final = random_keys()
-COUNT: Final = 200
 HOLD_MS: Final = 5
 GATHER_MS: Final = 600
 FLEETS: Final = (1, 2, 4)
@@ -50,7 +45,7 @@ async def measure(rig: Rig, turns: Turns) -> Findings:
     loner = await rig.relay(node.url)
     judge = rig.caller(node.url)
     async with AsyncExitStack() as stack:
-        *fleet, alone = [await _lines(stack, relay.url) for relay in [*relays, loner]]
+        *fleet, alone = [await bursts.lines(stack, relay.url) for relay in [*relays, loner]]
         handed = await turns.of({"hand-off": partial(_handoffs_ms, judge, fleet[0], fleet[1])})
         sent = await turns.of(
             {
@@ -77,60 +72,35 @@ async def measure(rig: Rig, turns: Turns) -> Findings:
     return Findings(lines, [f"Valkey {info['valkey_version']}"])
 
 
-async def _lines(stack: AsyncExitStack, url: str) -> list[Line]:
-    return [await stack.enter_async_context(connected(url)) for _ in range(COUNT)]
-
-
-def _lane() -> list[Transfer]:
-    """Transactions of a sender nobody has seen."""
-    key = next(KEYS)
-    return [sign(key, nonce, CHAIN_ID) for nonce in range(COUNT)]
-
-
-async def _at_once(transfers: Sequence[Transfer], fleet: Sequence[Lines]) -> list[Answered]:
-    """Each on a connection of its own, round the instances."""
-    places = [fleet[place % len(fleet)][place // len(fleet)] for place in range(len(transfers))]
-    answers = await asyncio.gather(
-        *(line.post(body(transfer)) for line, transfer in zip(places, transfers, strict=True))
-    )
-    assert all(transfer.hash.encode() in one.body for transfer, one in zip(transfers, answers, strict=True)), answers
-    return answers
-
-
-async def _record(judge: Caller) -> list[Any]:
-    record: list[Any] = await judge.call("bench_record")
-    return record
-
-
 async def _handoffs_ms(judge: Caller, one: Lines, other: Lines) -> list[float]:
     """From the answer of each nonce to the bytes of the next one, which another instance has.
 
     All have been posted and wait before the first one, held longer, is answered.
     """
-    lane = _lane()
-    await _record(judge)
+    lane = bursts.lane()
+    await bursts.record(judge)
     await judge.call("bench_hold", GATHER_MS)
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(_at_once(lane, [one, other]), name="posts")
+        task = group.create_task(bursts.at_once(lane, [one, other]), name="posts")
         await asyncio.sleep(GATHER_MS / 2000)  # the first one has long arrived
         await judge.call("bench_hold", HOLD_MS)
     assert task.done()
     await judge.call("bench_hold", 0)
-    record = await _record(judge)
+    record = await bursts.record(judge)
     assert [entry[0] for entry in record] == [transfer.hash for transfer in lane], "out of order"
     return [(after[1] - before[2]) * 1000 for before, after in pairwise(record)]
 
 
 async def _commands(judge: Caller, server: RedisServer, lines: Lines) -> float:
     """Commands a transaction: in turn on one connection, or all at once, neighbours swapped, on many."""
-    lane = _lane()
+    lane = bursts.lane()
     await judge.call("bench_hold", HOLD_MS)
     before = await _sent(server)
     if len(lines) == 1:
         for transfer in lane:
             assert transfer.hash.encode() in (await lines[0].post(body(transfer))).body
     else:
-        await _at_once(swapped(lane), [lines])
+        await bursts.at_once(swapped(lane), [lines])
     await asyncio.sleep(0.2)  # the lease is given back after the answer
     await judge.call("bench_hold", 0)
     return (await _sent(server) - before) / COUNT
@@ -144,17 +114,17 @@ async def _sent(server: RedisServer) -> int:
 
 async def _waits_us(line: Line) -> list[float]:
     """Of each answer, one sender's transactions one after the other."""
-    return [(await line.post(body(transfer))).seconds * 1e6 for transfer in _lane()]
+    return [(await line.post(body(transfer))).seconds * 1e6 for transfer in bursts.lane()]
 
 
 async def _per_second(judge: Caller, fleet: Sequence[Lines]) -> float:
     """One sender's transactions, all at once, round the instances."""
-    lane = _lane()
-    await _record(judge)
+    lane = bursts.lane()
+    await bursts.record(judge)
     began = time.monotonic()
-    await _at_once(lane, fleet)
+    await bursts.at_once(lane, fleet)
     seconds = time.monotonic() - began
-    assert [entry[0] for entry in await _record(judge)] == [transfer.hash for transfer in lane], "out of order"
+    assert [entry[0] for entry in await bursts.record(judge)] == [transfer.hash for transfer in lane], "out of order"
     return COUNT / seconds
 
 
