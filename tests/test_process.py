@@ -6,6 +6,7 @@ import gc
 import resource
 import subprocess
 import sys
+from typing import Any
 
 from structlog.testing import capture_logs
 
@@ -49,3 +50,25 @@ def test_memory_is_settled_without_a_word() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_growing_pauses_the_process_only_for_moments() -> None:
+    """While a hundred thousand objects are made that stay, no collection walks more than some ten thousand."""
+    before, walked = gc.get_threshold(), list[int]()
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            walked.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
+
+    try:
+        process.settle_memory()
+        gc.callbacks.append(count)
+        kept = [[number] for number in range(100_000)]
+    finally:
+        gc.callbacks.remove(count)
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+    assert len(kept) == 100_000
+    assert walked
+    assert max(walked) < 11_000
