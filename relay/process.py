@@ -48,9 +48,9 @@ def settle_memory() -> None:
     """What was built at start lives for ever: keep the collector from walking it, and from stopping a busy process.
 
     While lanes are made, a young collection walks all of them that are new: 50,000 at a time are a pause of 25 ms,
-    10,000 of 2 ms. The full one walks every lane (45 ms for 100,000), so it waits until there are some ten million
-    objects more than were freed.
+    10,000 of 2 ms. The full one walks every lane (45 ms for 100,000), so it waits for 300,000 objects more than were
+    freed. It has to come: a WebSocket session leaves cycles behind, and one that has lived long is no longer young.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(2_500, 2, 1_000)
+    gc.set_threshold(2_500, 2, 30)

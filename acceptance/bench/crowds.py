@@ -30,6 +30,8 @@ CHAIN_ID: Final = 1337
 OTHER_CHAIN: Final = 1
 UNDECODABLE: Final = b'{"jsonrpc":"2.0","id":1,"method":"eth_sendRawTransaction","params":["0x02c0"]}'
 HUNDRED, WRONG_EVERY, SESSION_CALLS = 100, 20, 10
+PAUSE_S: Final = 0.01
+"""Between hang-ups, for they cost the client nothing and would drown the rest."""
 SUBSCRIBE: Final = '{"jsonrpc":"2.0","id":0,"method":"eth_subscribe","params":["newHeads"]}'
 CALL: Final = '{"jsonrpc":"2.0","id":%d,"method":"eth_blockNumber","params":[]}'
 
@@ -95,6 +97,7 @@ async def leaver(crowd: Crowd) -> None:
         await writer.drain()
         writer.transport.abort()
         crowd.counts["hang-ups"] += 1
+        await asyncio.sleep(PAUSE_S)
 
 
 async def watcher(crowd: Crowd) -> None:

@@ -19,6 +19,7 @@ from acceptance.rig.signing import random_keys, sign
 
 CHAIN_ID: Final = 1337
 KEYS: Final = random_keys()
+NUMBERS: Final = count()
 KEPT, NEW = 8, 4
 SUBMIT_EVERY: Final = 5
 PAUSE_S: Final = 0.001
@@ -53,8 +54,8 @@ class Clients:
         parts = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         try:
-            for number in count():
-                request = CALL if number % SUBMIT_EVERY else body(sign(next(KEYS), 0, CHAIN_ID))
+            while True:
+                request = CALL if next(NUMBERS) % SUBMIT_EVERY else body(sign(next(KEYS), 0, CHAIN_ID))
                 again = await self._asked(reader, writer, request)
                 await asyncio.sleep(PAUSE_S)
                 if not (kept and again) or self.stopped or reader.at_eof():

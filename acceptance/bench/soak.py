@@ -28,7 +28,7 @@ MEASURED: Final = 120
 EVERY_S: Final = 1.0
 SHOWN: Final = 20
 MAX_SENDERS: Final = 5000
-CLIENTS: Final = {"submitters": 4, "callers": 4, "leavers": 1, "watchers": 4}
+CLIENTS: Final = {"submitters": 4, "callers": 4, "leavers": 4, "watchers": 4}
 READY: Final = r"ready (?P<url>http://\S+) ws (?P<ws>ws://\S+)"
 MIB: Final = 2**20
 SLOPE_MIB: Final = 0.1
@@ -72,8 +72,8 @@ async def measure(rig: Rig, turns: Turns) -> Findings:
             f"- RSS after the warm-up, MiB: {_series(seen, begun)}",
             f"- its slope: **{slope:+.3f} MiB a minute**, at most {SLOPE_MIB}: {met(slope <= SLOPE_MIB)}",
             f"- files open: {before.files} before, at most {max(look.files for look in seen)},"
-            f" {after.files} when all had gone; submissions left: {waiting:.0f}; faults: {faults:.0f}, none:"
-            f" {met(waiting + faults == 0)}",
+            f" {after.files} when all had gone, kept connections to the node included",
+            f"- submissions left: {waiting:.0f}, faults: {faults:.0f}, none: {met(waiting + faults == 0)}",
         ],
     )
 
