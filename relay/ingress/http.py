@@ -2,7 +2,7 @@
 
 Job: accept, count, sweep deadlines once a second, drain.
 Rules: one timer for all connections. Draining answers what is in work, refuses what is not complete, and closes each
-connection as it becomes idle; at the deadline what is left is cut.
+connection as it becomes idle; at the deadline what is left is cut. Retiring refuses nothing.
 Must not know: HTTP (`connection`, `head`, `body`).
 """
 
@@ -81,10 +81,17 @@ class HttpServer:
         for connection in tuple(self._shared.open):
             connection.give_up()
 
+    async def retire(self, until: float) -> None:
+        """Another process has the listening socket: answer what still comes on open connections, each with its last
+        answer. Return when every connection is closed, or at ``until``, of the clock."""
+        self.stop_accepting()
+        self._shared.retire()
+        await self._emptied(until - self._clock())
+
     async def drain(self, until: float) -> None:
         """Return when every connection is closed. ``until``, of the clock, is when the rest is cut."""
         self.stop_accepting()
-        self._shared.draining = True
+        self._shared.drain()
         for _ in range(2):  # requests that the kernel holds already are read, and refused by an answer
             await asyncio.sleep(0)
         for connection in tuple(self._shared.open):
