@@ -28,6 +28,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--listen": "server.listen",
     "--ops-listen": "ops.listen",
     "--redis": "redis.url",
+    "--workers": "server.workers",
 }
 """Flags that set an option, and its path."""
 
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--config", metavar="FILE", type=Path, help="settings, as in config.example.toml")
     serve.add_argument("--upstream", metavar="URL", help="the node: http://HOST:PORT or https://HOST")
     serve.add_argument("--redis", metavar="URL", help="the server that keeps instances in one order: redis://HOST:PORT")
+    serve.add_argument("--workers", metavar="N", help=f"processes that share the work ({DEFAULTS.server.workers})")
     _add_listeners(serve)
 
     dev = _command(commands, "dev", _dev, "run the relay in front of a development chain of its own")

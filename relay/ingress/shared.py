@@ -57,7 +57,8 @@ class Shared:
 
     __slots__ = (
         "closing", "date", "draining", "emptied", "handed_over", "heads", "limits", "max_body_bytes",
-        "max_connections", "open", "passed", "refused", "report", "routes", "sender", "submitted", "upgrade", "upstream_timeout_s",
+        "max_connections", "open", "passed", "refused", "report", "routes", "sender", "submitted", "upgrade",
+        "upstream_timeout_s",
     )  # fmt: skip
 
     def __init__(self, settings: config.Settings, parts: Parts, metrics: Metrics) -> None:
