@@ -27,6 +27,7 @@ from relay.config import address, doubts, masked
 from relay.errors import Fault
 from relay.ingress.http import HttpServer
 from relay.ingress.websocket import WebSocketServer
+from relay.intake import Intake
 from relay.ops import OpsServer
 from relay.router import Router
 from relay.submit import Submitter
@@ -79,10 +80,11 @@ class Instance:
         client = UpstreamClient(self._pool, metrics, settings.upstream.timeout_s, clock)
         self._identity = Identity(client, settings.prechecks)
         self._tier = _tier(settings, metrics, logs.report)
+        accounts = Accounts(client)
         self.submitter = Submitter(
             settings=settings,
             client=client,
-            accounts=Accounts(client),
+            accounts=accounts,
             identity=self._identity,
             owner=self._lanes,
             metrics=metrics,
@@ -90,8 +92,16 @@ class Instance:
             clock=clock,
             tier=self._tier,
         )
+        self._intake = Intake(
+            settings=settings,
+            desk=self.submitter,
+            accounts=accounts,
+            identity=self._identity,
+            metrics=metrics,
+            clock=clock,
+        )
         self._client = client
-        router = Router(settings, self.submitter, client, self._answers, logs.report)
+        router = Router(settings, self._intake, client, self._answers, logs.report)
         self._sockets = WebSocketServer(
             settings, router, self._pool, metrics, self._sessions, report=logs.report, clock=clock
         )
@@ -141,6 +151,7 @@ class Instance:
     def give_up(self) -> None:
         """Answer whoever still waits, now: refused if nothing was sent, else unknown or failed. The drain then ends."""
         self._over.set()
+        self._intake.give_up()
         self.submitter.give_up()
         self._client.give_up()
         self._http.give_up()

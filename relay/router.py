@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from relay.config import Settings
+    from relay.intake import Intake
     from relay.submission import Outcome
-    from relay.submit import Submitter
     from relay.tasks import TaskOwner
     from relay.upstream.client import UpstreamClient
 
@@ -77,13 +77,13 @@ class Router:
     def __init__(
         self,
         settings: Settings,
-        submitter: Submitter,
+        intake: Intake,
         client: UpstreamClient,
         owner: TaskOwner,
         report: Callable[[str, BaseException], None],
     ) -> None:
         self._report = report
-        self._submitter = submitter
+        self._intake = intake
         self._client = client
         self._owner = owner
         self._timeout_s = settings.upstream.timeout_s
@@ -157,7 +157,7 @@ class Router:
         method = methods.SUBMISSIONS.get(call.method)
         if method is None:
             return call
-        entered = self._submitter.enter(method, call.params)
+        entered = self._intake.enter(method, call.params)
         return call if isinstance(entered, Unordered) else entered
 
     async def _whatever(self, answer: Callable[[], Awaitable[Answer]], id_: bytes | None) -> Answer:
@@ -169,7 +169,7 @@ class Router:
             return _refused(id_ or jsonrpc.NULL, errors.INTERNAL.refusal())
 
     async def _answer_one(self, call: Call, entry: Entry) -> Answer:
-        outcome = await self._submitter.outcome(entry)
+        outcome = await self._intake.outcome(entry)
         if call.id is None:
             return NO_CONTENT
         status = outcome.case.http if isinstance(outcome, Refusal) else 200
@@ -222,7 +222,7 @@ class Router:
             if isinstance(part, bytes):
                 answers.append(part)
             elif isinstance(part, Entry):
-                outcome = await self._submitter.outcome(part)
+                outcome = await self._intake.outcome(part)
                 if isinstance(element, Call) and element.id is not None:
                     answers.append(_text(element.id, outcome))
             elif part is not None and passed is not None and part.id is not None:

@@ -1,6 +1,7 @@
 """A submission on its way: what it is, who asked for it, what became of it.
 
-Job: the values that pass between the path (`relay.submit`) and those who wait for it. Must not know: how it is done.
+Job: the values that pass between the path (`relay.intake`, `relay.submit`) and those who wait for it. Must not know:
+how it is done.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""THE path of a transaction: `enter`, then `settle`. Read this file first.
+"""THE path of a transaction: `take`, then `settle`. Read this file first; `relay.intake` is what lies before it.
 
-    enter    synchronous: decode → stateless prechecks → the same bytes in flight? attach → lane → ticket
+    take     synchronous: room for it? → lane → ticket
     settle   at the lane's turn: stateful prechecks → send → verdict → (look up, resend) → release → answer
 
 Rules
-- `enter` does not await: a submission's place is decided at the instant its request is complete (G2).
-- A submission belongs to its lane, not to a connection (G8): clients wait for its ``outcome``, and may stop waiting.
+- `take` does not await: a submission's place is decided at the instant its request is complete (G2).
+- A submission belongs to its lane, not to a connection (G8).
 - Whatever may have been sent is answered with failure only when that is proven (G6).
-- Equal submissions in flight are one (G7); once finished, nothing is answered from memory.
-Must not know: HTTP, WebSocket, batches, how turns are taken.
+Must not know: HTTP, WebSocket, batches, how requests are read, how turns are taken.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from relay import errors, jsonrpc, methods, prechecks, transaction
+from relay import errors, jsonrpc, prechecks
 from relay.errors import Refusal
 from relay.lanes import Effect, LaneBook, lane_key
-from relay.receipts import Receipts
 from relay.resolve import Resolver, fits, judge
-from relay.submission import UNORDERED, Accepted, Declined, Entry, Submission, Unordered
+from relay.submission import Accepted, Declined, Submission
 from relay.telemetry.metrics import DISPOSITIONS, REFUSALS, TIERS
 from relay.turns import Turns
 from relay.upstream.client import Answered, Lost, NotSent
@@ -35,11 +33,9 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.lanes import Lane, Reading, Ticket
     from relay.lease import Tier
-    from relay.methods import Method
     from relay.submission import Outcome
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
-    from relay.transaction import SignedTransaction
     from relay.upstream.accounts import Accounts
     from relay.upstream.client import Attempt, UpstreamClient
     from relay.upstream.identity import Identity
@@ -55,7 +51,7 @@ SEEN_CACHES: Final = frozenset({Client.NETHERMIND})
 
 
 class Submitter:
-    """Takes submissions in, and carries them out when their lane says so."""
+    """The desk in front of the lanes (`relay.intake.Desk`): takes submissions, carries them out at their turn."""
 
     def __init__(  # noqa: PLR0913 - the composition root hands it every room below
         self,
@@ -83,54 +79,25 @@ class Submitter:
         self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier)
         self._inflight: dict[tuple[str, bytes], Submission] = {}
         self._inflight_bytes = 0
-        self._receipts = Receipts(accounts, clock)
         self._draining = False
-        self._unknown_types: set[int] = set()
         self._log = structlog.get_logger("relay.submit")
         self._count(metrics)
 
     def _count(self, metrics: Metrics) -> None:
         self._waits = {tier: metrics.lane_wait.cell(tier) for tier in TIERS}
         self._holds = {tier: metrics.lane_hold.cell(tier) for tier in TIERS}
-        self._attached = metrics.attached.cell()
-        self._unordered = metrics.unordered.cell()
         self._verdicts = {name: metrics.verdicts.cell(name) for name in DISPOSITIONS}
-        self._stages = {stage: metrics.prechecks.cell(stage) for stage in ("decode", "stateless", "stateful")}
+        self._stateful_refusals = metrics.prechecks.cell("stateful")
         self._lane_refusals = {name: metrics.lane_refusals.cell(name) for name in REFUSALS}
 
-    # Entering: synchronous from the first line to the ticket. No await may come here.
+    # Taking: synchronous from the first line to the ticket. No await may come here.
 
-    def enter(self, method: Method, params: bytes | None) -> Entry | Refusal | Unordered:
-        """Take the submission's place, or say why it gets none."""
-        request = methods.read(method, params)
-        if isinstance(request, Refusal):
-            return request
-        if (same := self._inflight.get(request.key)) is not None:
-            same.copies += 1
-            self._attached.n += 1
-            return Entry(request, same)
-        signed = self._decode(request.raw)
-        if not isinstance(signed, transaction.SignedTransaction):
-            return signed
-        if (refusal := prechecks.stateless(signed, self._identity.policy)) is not None:
-            self._stages["stateless"].n += 1
-            return refusal
-        return self._join(Submission(request, signed, self._clock()))
+    def find(self, key: tuple[str, bytes]) -> Submission | None:
+        """The submission of this key that waits or runs."""
+        return self._inflight.get(key)
 
-    def _decode(self, raw: bytes) -> SignedTransaction | Refusal | Unordered:
-        try:
-            return transaction.decode(raw)
-        except transaction.UnknownType as error:
-            if self._settings.prechecks.unknown_types == "pass":
-                self._note_unknown_type(error.type)
-                return UNORDERED
-            detail = str(error)
-        except transaction.Undecodable as error:
-            detail = str(error)
-        self._stages["decode"].n += 1
-        return errors.REJECTED.refusal(detail=detail)
-
-    def _join(self, submission: Submission) -> Entry | Refusal:
+    def take(self, submission: Submission) -> Refusal | None:
+        """Take its place in its lane, or say why it gets none."""
         if self._draining:
             return self._not_taken(errors.DRAINING.refusal())
         if self._inflight_bytes + submission.size > MAX_INFLIGHT_BYTES:
@@ -144,7 +111,7 @@ class Submitter:
         self._inflight_bytes += submission.size
         lane, _ = joined
         self.turns.wake(lane)
-        return Entry(submission.request, submission)
+        return None
 
     def _not_taken(self, refusal: Refusal) -> Refusal:
         self._lane_refusals[refusal.case.name].n += 1
@@ -183,7 +150,7 @@ class Submitter:
         fresh = prechecks.View(balance=await self._accounts.balance(signed.sender))
         refusal = prechecks.stateful(signed, fresh, policy)
         if refusal is not None:
-            self._stages["stateful"].n += 1
+            self._stateful_refusals.n += 1
         return refusal
 
     async def _conclude(self, submission: Submission, attempt: Attempt, deadline: float) -> Effect:
@@ -300,7 +267,7 @@ class Submitter:
         if submission.request.method.public and await self._accounts.knows(signed.hash):
             self._finish(submission, submission.own_hash, "spent by itself")
             return
-        self._stages["stateful"].n += 1
+        self._stateful_refusals.n += 1
         view = prechecks.View(latest_nonce=latest)
         refusal = prechecks.stateful(signed, view, self._identity.policy) or errors.INTERNAL.refusal()
         self._finish(submission, refusal, f"precheck: {refusal.message}")
@@ -315,21 +282,6 @@ class Submitter:
         self._report("settle", error)
         self._finish(ticket.submission, ticket.submission.unknown, f"fault: {error!r}")
 
-    def _note_unknown_type(self, type_: int) -> None:
-        self._unordered.n += 1
-        if type_ not in self._unknown_types:
-            self._unknown_types.add(type_)
-            self._log.warning("unknown transaction type passes without ordering", type=type_)
-
-    # Answering.
-
-    async def outcome(self, entry: Entry) -> Outcome:
-        """What became of it, in the shape of the entry's own method: a hash, or a receipt."""
-        outcome = await asyncio.shield(entry.submission.outcome)
-        if entry.request.method.wants_receipt and isinstance(outcome, Accepted):
-            return await self._receipts.wait(entry.submission.transaction.hash, entry.request.timeout_s)
-        return outcome
-
     # Draining (G12).
 
     def stop_taking(self) -> None:
@@ -338,7 +290,6 @@ class Submitter:
 
     def give_up(self) -> None:
         """The drain is over: refuse what still waits, and say "unknown" for what is at the node."""
-        self._receipts.give_up()
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in list(self._inflight.values()):
             self._finish(submission, submission.unknown, "unknown: the instance shut down")

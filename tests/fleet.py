@@ -16,6 +16,7 @@ import uvloop
 
 from relay import config
 from relay.devnode import DevNode, NodeSettings
+from relay.intake import Intake
 from relay.lease import Tier
 from relay.router import Answer, Forward, Router
 from relay.submit import Submitter
@@ -51,10 +52,11 @@ class Relay:
         self.identity = Identity(self.client, self.settings.prechecks)
         await self.identity.refresh()
         self.tier = Tier(self.settings, self.metrics, self.report) if self.settings.redis.url else None
+        accounts = Accounts(self.client)
         self.submitter = Submitter(
             settings=self.settings,
             client=self.client,
-            accounts=Accounts(self.client),
+            accounts=accounts,
             identity=self.identity,
             owner=self.owner,
             metrics=self.metrics,
@@ -62,8 +64,16 @@ class Relay:
             clock=time.monotonic,
             tier=self.tier,
         )
+        self.intake = Intake(
+            settings=self.settings,
+            desk=self.submitter,
+            accounts=accounts,
+            identity=self.identity,
+            metrics=self.metrics,
+            clock=time.monotonic,
+        )
         self.owner.start("overdue", self.submitter.turns.sweep_forever())
-        self.router = Router(self.settings, self.submitter, self.client, self.owner, self.report)
+        self.router = Router(self.settings, self.intake, self.client, self.owner, self.report)
         if self.tier is not None:
             await self.tier.start()
         return self

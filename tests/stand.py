@@ -16,6 +16,7 @@ from eth_account import Account
 from relay import config
 from relay.devnode import DevNode, NodeSettings
 from relay.devnode.keys import FUNDED
+from relay.intake import Intake
 from relay.router import Answer, Forward, Router
 from relay.submit import Submitter
 from relay.tasks import TaskOwner
@@ -79,18 +80,27 @@ class Stand:
         self.client = UpstreamClient(self.pool, self.metrics, self.settings.upstream.timeout_s)
         self.identity = Identity(self.client, self.settings.prechecks)
         await self.identity.refresh()
+        accounts = Accounts(self.client)
         self.submitter = Submitter(
             settings=self.settings,
             client=self.client,
-            accounts=Accounts(self.client),
+            accounts=accounts,
             identity=self.identity,
             owner=self.owner,
             metrics=self.metrics,
             report=self.report,
             clock=time.monotonic,
         )
+        self.intake = Intake(
+            settings=self.settings,
+            desk=self.submitter,
+            accounts=accounts,
+            identity=self.identity,
+            metrics=self.metrics,
+            clock=time.monotonic,
+        )
         self.owner.start("overdue", self.submitter.turns.sweep_forever())
-        self.router = Router(self.settings, self.submitter, self.client, self.owner, self.report)
+        self.router = Router(self.settings, self.intake, self.client, self.owner, self.report)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -269,7 +269,7 @@ async def test_a_fault_in_the_router_reaches_the_client(monkeypatch: pytest.Monk
         async def broken(*_: Any) -> Any:
             raise ZeroDivisionError("a bug")
 
-        monkeypatch.setattr(stand.submitter, "outcome", broken)
+        monkeypatch.setattr(stand.intake, "outcome", broken)
         reply = await stand.send(signed(0), id_=9)
 
         assert (reply["id"], reply["error"]["code"]) == (9, -32603)

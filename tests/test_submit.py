@@ -395,6 +395,7 @@ async def test_a_drained_instance_refuses_what_waits_and_owns_up_to_the_rest() -
         await stand.node.until(lambda: stand.node.hanging == 1)
         stand.submitter.stop_taking()
         late = await stand.send(signed(0, who=1))
+        stand.intake.give_up()
         stand.submitter.give_up()
         holder, waiting = [error(json.loads((await wait).body)) for wait in waits]
 

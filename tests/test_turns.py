@@ -40,7 +40,7 @@ class Bench:
         self.faults.append(f"{name}: {error}")
 
     def send(self, name: str, nonce: int) -> None:
-        """A submission comes in, as `submit.enter` does it."""
+        """A submission comes in, as `Submitter.take` does it."""
         self.ends[name] = asyncio.get_running_loop().create_future()
         joined = self.book.join(KEY, name, nonce, time.monotonic())
         assert not isinstance(joined, Refusal)
