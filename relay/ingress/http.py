@@ -31,7 +31,7 @@ SWEEP_S: Final = 1.0
 
 
 class HttpServer:
-    """One listener. ``upgrade``: see `shared.Parts`."""
+    """All HTTP clients of one process. ``upgrade``: see `shared.Parts`."""
 
     def __init__(  # noqa: PLR0913 - the composition root names each part once
         self,
@@ -46,7 +46,7 @@ class HttpServer:
     ) -> None:
         self._shared = Shared(settings, Parts(routes, sender, report, upgrade), metrics)
         self._clock = clock
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         metrics.connections.read_from(lambda: self.connections, "http")
 
@@ -59,22 +59,22 @@ class HttpServer:
         return len(self._shared.open)
 
     async def start(self, where: socket.socket | tuple[str, int]) -> tuple[str, int]:
-        """Listen on a bound socket or an address. Returns (host, port). Raises OSError."""
+        """Listen on a bound socket or an address, beside others. Returns (host, port). Raises OSError."""
         loop = asyncio.get_running_loop()
         if isinstance(where, socket.socket):
-            self._listener = await loop.create_server(self._connection, sock=where, backlog=BACKLOG)
+            listener = await loop.create_server(self._connection, sock=where, backlog=BACKLOG)
         else:
             host, port = where
-            self._listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
-        self._timer = loop.call_later(SWEEP_S, self._tick)
-        host, port = self._listener.sockets[0].getsockname()[:2]
+            listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+        self._listeners.append(listener)
+        self._timer = self._timer or loop.call_later(SWEEP_S, self._tick)
+        host, port = listener.sockets[0].getsockname()[:2]
         return host, port
 
     def stop_accepting(self) -> None:
-        """Close the listening socket; open connections go on."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        """Close the listening sockets; open connections go on."""
+        while self._listeners:
+            self._listeners.pop().close()
 
     def give_up(self) -> None:
         """The drain is over: answer what is passed through by an error; what the router has, it answers itself."""
@@ -102,6 +102,7 @@ class HttpServer:
         await self._emptied(SWEEP_S)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def sweep(self) -> None:
         """Look at each connection's deadlines."""
