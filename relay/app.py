@@ -9,14 +9,12 @@ Must not know: what the rooms do.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -24,7 +22,7 @@ import uvloop
 
 from relay import process
 from relay.config import address, doubts, masked
-from relay.errors import Fault
+from relay.listening import Addresses, listening, url
 from relay.ops import OpsServer, of_process
 from relay.sides import ClientSide, House, LaneSide, NodeSide
 from relay.tasks import TaskOwner
@@ -32,22 +30,13 @@ from relay.telemetry.logs import Logs
 from relay.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
     from relay.config import Settings
-
-T = TypeVar("T")
+    from relay.workers.parent import Parent
 
 ANSWERING_S: Final = 1.0
 """After the drain: time to write the last answers before sockets are closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where an instance listens."""
-
-    http: str
-    ops: str
 
 
 class Instance:
@@ -80,7 +69,7 @@ class Instance:
         ops_place = await listening("ops.listen", ops, self._ops.start())
         http_place = await listening("server.listen", server, self._clients.start(address(server, "server.listen")))
         self._node.start(self._background)
-        return Addresses(http=_url(http_place), ops=_url(ops_place))
+        return Addresses(http=url(http_place), ops=url(ops_place))
 
     async def drain(self) -> None:
         """Finish within ``drain_s``, say what could not be finished, and close (G12)."""
@@ -121,35 +110,51 @@ class Instance:
         self.stopping.set()
 
 
-async def run(settings: Settings, announce: Callable[[Addresses], None]) -> int:
-    """Run one instance until a signal, then drain. Returns the exit code."""
+async def run(settings: Settings, announce: Callable[[Addresses], None], reload: Callable[[], Settings]) -> int:
+    """Run until a signal, then drain. Returns the exit code."""
     metrics = Metrics()
     logs = Logs.start(settings.log, metrics, sys.stdout)
     try:
         process.raise_file_limit(settings.server.max_connections + settings.upstream.max_connections)
-        instance = Instance(settings, metrics, logs)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _on_signal, instance, loop)
+        service = _service(settings, metrics, logs, reload)
         try:
-            addresses = await instance.start()
+            addresses = await service.start()
         except BaseException:
-            await instance.close()
+            await service.close()
             raise
         process.settle_memory()
         announce(addresses)
-        await instance.stopping.wait()
-        await instance.drain()
-        return 1 if instance.broken else 0
+        await service.stopping.wait()
+        await service.drain()
+        return 1 if service.broken else 0
     finally:
         logs.close()
 
 
-def serve(settings: Settings) -> int:
-    """``relay serve``: blocks until a signal."""
+def _service(settings: Settings, metrics: Metrics, logs: Logs, reload: Callable[[], Settings]) -> Instance | Parent:
+    """One process, or the parent of several, which heeds its signals from here on."""
+    loop = asyncio.get_running_loop()
+    service: Instance | Parent
+    if settings.server.workers == 1:
+        service = Instance(settings, metrics, logs)
+    else:
+        from relay.workers.parent import Parent  # noqa: PLC0415 - only several processes need it
 
+        service = Parent(settings, metrics, logs, reload)
+        loop.add_signal_handler(signal.SIGHUP, service.restart)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, service, loop)
+    return service
+
+
+def serve(settings: Settings, reload: Callable[[], Settings]) -> int:
+    """``relay serve``: blocks until a signal. ``reload`` reads the settings again."""
     upstream = masked(settings.upstream.url)
-    return run_loop(run(settings, lambda at: _say(f"relay ready on {at.http} (upstream {upstream}, ops {at.ops})")))
+
+    def announce(at: Addresses) -> None:
+        _say(f"relay ready on {at.http} (upstream {upstream}, ops {at.ops})")
+
+    return run_loop(run(settings, announce, reload))
 
 
 def dev(settings: Settings, chain_listen: str) -> int:
@@ -169,7 +174,7 @@ async def _dev(settings: Settings, chain_listen: str) -> int:
         # The chain's own controls are for whoever reaches the chain itself, not for every client of the relay.
         server = msgspec.structs.replace(settings.server, deny_methods=(*settings.server.deny_methods, "dev_*"))
         settings = msgspec.structs.replace(settings, upstream=upstream, server=server)
-        return await run(settings, lambda at: _say(welcome(node, at.http, at.ops)))
+        return await run(settings, lambda at: _say(welcome(node, at.http, at.ops)), lambda: settings)
     finally:
         await node.close()
 
@@ -179,14 +184,6 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
     process.prefer_large_blocks()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
-
-
-async def listening(key: str, place: str, start: Awaitable[T]) -> T:
-    try:
-        return await start
-    except OSError as error:
-        why = "the port is taken; choose another" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise Fault(f"{key}: cannot listen on {place}: {why}") from error
 
 
 def _say(text: str) -> None:
@@ -199,13 +196,8 @@ def _say(text: str) -> None:
         os.write(sys.stdout.fileno(), f"{text}\n".encode())
 
 
-def _on_signal(instance: Instance, loop: asyncio.AbstractEventLoop) -> None:
+def _on_signal(service: Instance | Parent, loop: asyncio.AbstractEventLoop) -> None:
     """The first signal drains; the second one gives up at once what is not finished."""
-    if instance.stopping.is_set():
-        loop.call_soon(instance.give_up)
-    instance.stopping.set()
-
-
-def _url(place: tuple[str, int]) -> str:
-    host, port = place
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if service.stopping.is_set():
+        loop.call_soon(service.give_up)
+    service.stopping.set()

@@ -55,7 +55,7 @@ def _serve(given: argparse.Namespace) -> int:
         raise ConfigFault("upstream.url: is not set; give --upstream URL, RELAY_UPSTREAM__URL or url in [upstream]")
     from relay import app  # noqa: PLC0415 - it loads the servers, which check-config does not need
 
-    return app.serve(settings)
+    return app.serve(settings, lambda: _settings(given))
 
 
 def _dev(given: argparse.Namespace) -> int:
