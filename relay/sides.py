@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from relay.config import Settings
     from relay.intake import Desk
     from relay.lease import Tier
+    from relay.submission import Submission
     from relay.telemetry.metrics import Metrics
+    from relay.turns import Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class NodeSide:
 class LaneSide:
     """The lanes of all senders, and the order between instances if there is one."""
 
-    def __init__(self, house: House, node: NodeSide) -> None:
+    def __init__(self, house: House, node: NodeSide, witness: Witness[Submission] | None = None) -> None:
         self.tier = _tier(house)
         self.owner = TaskOwner("work", house.report)
         self._ends = TaskOwner("lanes end", house.report)
@@ -88,6 +90,7 @@ class LaneSide:
             report=house.report,
             clock=house.clock,
             tier=self.tier,
+            witness=witness,
         )
         self._show(house.metrics)
 

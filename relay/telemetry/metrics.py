@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate, product
-from operator import add
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 PREFIX: Final = "relay_"
-
-Value = Any
-"""A number; of a histogram a tuple of numbers, one a bucket and the sum."""
-Snapshot = dict[str, dict[tuple[str, ...], Value]]
 LATENCY_BUCKETS: Final = (
     0.0005,
     0.001,
@@ -102,19 +97,12 @@ class Counter(_Family):
         """Ask ``reader`` at each scrape instead: a pure room counts for itself."""
         self._readers[values] = reader
 
-    def values(self) -> dict[tuple[str, ...], Value]:
-        """By label values."""
-        return {key: self._readers[key]() if key in self._readers else cell.n for key, cell in self.cells.items()}
-
     def collect(self) -> Metric:
-        """Its values of this moment."""
-        return self.shown(self.values())
-
-    def shown(self, values: Mapping[tuple[str, ...], Value]) -> Metric:
-        """``values`` as prometheus-client wants them."""
+        """As prometheus-client wants it."""
         family = CounterMetricFamily(self.name, self.help, labels=list(self.labels))
-        for key, value in values.items():
-            family.add_metric(key, value)
+        for key, cell in self.cells.items():
+            reader = self._readers.get(key)
+            family.add_metric(key, reader() if reader else cell.n)
         return family
 
 
@@ -123,31 +111,19 @@ class Gauge(_Family):
 
     kind = "gauge"
 
-    def __init__(
-        self, name: str, help_text: str, *, together: Callable[..., Any] = add, **labels: tuple[str, ...]
-    ) -> None:
+    def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
         super().__init__(name, help_text, **labels)
-        self.together = together
-        """The values of two processes → the value of both."""
         self._readers: dict[tuple[str, ...], Callable[[], float]] = {}
 
     def read_from(self, reader: Callable[[], float], *values: str) -> None:
         """Ask ``reader`` at each scrape."""
         self._readers[values] = reader
 
-    def values(self) -> dict[tuple[str, ...], Value]:
-        """By label values: of those that somebody reads."""
-        return {key: reader() for key, reader in self._readers.items()}
-
     def collect(self) -> Metric:
-        """Its values of this moment."""
-        return self.shown(self.values())
-
-    def shown(self, values: Mapping[tuple[str, ...], Value]) -> Metric:
-        """``values`` as prometheus-client wants them."""
+        """As prometheus-client wants it."""
         family = GaugeMetricFamily(self.name, self.help, labels=list(self.labels))
-        for key, value in values.items():
-            family.add_metric(key, value)
+        for key, reader in self._readers.items():
+            family.add_metric(key, reader())
         return family
 
 
@@ -164,20 +140,13 @@ class Histogram(_Family):
         """The cell of these label values; KeyError for one outside the closed set."""
         return self.cells[values]
 
-    def values(self) -> dict[tuple[str, ...], Value]:
-        """By label values: the counts of the buckets, then the sum."""
-        return {key: (*cell.counts, cell.total) for key, cell in self.cells.items()}
-
     def collect(self) -> Metric:
-        """Its values of this moment."""
-        return self.shown(self.values())
-
-    def shown(self, values: Mapping[tuple[str, ...], Value]) -> Metric:
-        """``values`` as prometheus-client wants them."""
+        """As prometheus-client wants it."""
         family = HistogramMetricFamily(self.name, self.help, labels=list(self.labels))
         bounds = [*map(str, LATENCY_BUCKETS), "+Inf"]
-        for key, (*counts, total) in values.items():
-            family.add_metric(key, list(zip(bounds, accumulate(counts), strict=True)), total)
+        for key, cell in self.cells.items():
+            rising = accumulate(cell.counts)
+            family.add_metric(key, list(zip(bounds, rising, strict=True)), cell.total)
         return family
 
 
@@ -250,7 +219,7 @@ class Metrics:
             "Upstream requests that got no usable answer.",
             reason=("unreachable", "timed_out", "cut_off", "unusable"),
         )
-        self.upstream_ready = Gauge("upstream_ready", "1 while the upstream answers, on the right chain.", together=min)
+        self.upstream_ready = Gauge("upstream_ready", "1 while the upstream answers, on the right chain.")
         self.upstream_connections = Gauge(
             "upstream_connections", "Connections to the upstream, by state.", state=("idle", "busy", "opening")
         )
@@ -263,18 +232,14 @@ class Metrics:
         self.withheld_writes = Counter("withheld_writes_total", "Writes that were not made, for want of the lease.")
         self.handoff = Histogram("handoff_seconds", "From a pushed lease's arrival to the first write under it.")
         self.leases = Gauge("lanes_shared", "Lanes that want or hold a lease.")
-        self.redis_degraded = Gauge("redis_degraded", "1 while Redis is configured and gone.", together=max)
+        self.redis_degraded = Gauge("redis_degraded", "1 while Redis is configured and gone.")
         self.redis_errors = Counter("redis_errors_total", "Commands to Redis that failed.", reason=REDIS_REASONS)
+        self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
         self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
         self.worker_restarts = Counter(
             "worker_restarts_total", "Workers that were replaced, by why.", why=("died", "hung", "replaced")
         )
-        self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
         self.faults = Counter("faults_total", "Faults of the relay itself; each is in the log.")
-
-    def snapshot(self) -> Snapshot:
-        """All figures of this moment, as plain values: name → label values → value."""
-        return {family.name: family.values() for family in self.families()}
 
     def families(self) -> list[Counter | Gauge | Histogram]:
         """In the order of their declaration."""

@@ -22,10 +22,14 @@ from relay.workers.frames import Garbled
 from relay.workers.link import Link
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Snapshot
     from relay.workers.control import Start
     from relay.workers.frames import Frame
+
+    Counted = Callable[["Child", Snapshot], None]
 
 ANSWER_S: Final = 1.0
 """How long a worker may take to say how it is."""
@@ -34,11 +38,12 @@ ANSWER_S: Final = 1.0
 class Child:
     """A running worker. Made by `spawn`."""
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, tasks: TaskOwner) -> None:
+    def __init__(
+        self, number: int, process: asyncio.subprocess.Process, tasks: TaskOwner, counted: Counted
+    ) -> None:
         self.number = number
         self.silent = 0
         """How often it was asked since it last said something."""
-        self.snapshot: Snapshot | None = None
         self.checks: tuple[tuple[str, bool, str], ...] = ()
         self.fault: Fault | None = None
         """Why it could not start, if it said so."""
@@ -52,6 +57,7 @@ class Child:
         }  # fmt: skip
         self._process = process
         self._tasks = tasks
+        self._counted = counted
         self.link = Link(self._heard, lambda _: None)
         tasks.start("process", self._watch())
 
@@ -82,7 +88,7 @@ class Child:
         self.tell(control.COUNT)
 
     async def count(self) -> None:
-        """Bring ``snapshot`` up to date, if the worker answers in time."""
+        """Have it tell its metrics, if it answers in time."""
         await self._fresh(control.COUNT, control.COUNTED)
 
     async def check(self) -> bool:
@@ -114,7 +120,7 @@ class Child:
         self.silent = 0
         match frame:
             case (control.COUNTED, snapshot):
-                self.snapshot = snapshot
+                self._counted(self, snapshot)
             case (control.CHECKED, checks):
                 self.checks = checks
             case (control.FAILED, str(text), wrong_setting):
@@ -132,8 +138,8 @@ class Child:
         self.ended.set()
 
 
-async def spawn(start: Start, tasks: TaskOwner) -> Child:
-    """Start a worker. It leads a session of its own: Ctrl-C reaches the parent alone."""
+async def spawn(start: Start, tasks: TaskOwner, counted: Counted) -> Child:
+    """Start a worker; ``counted`` gets its metrics, whenever it tells them. It leads a session of its own: Ctrl-C reaches the parent alone."""
     ours, theirs = socket.socketpair()
     inherited = [*start.clients, *(fd for fd in (start.lanes, start.inflight) if fd is not None), theirs.fileno()]
     command = [sys.executable, "-m", "relay.workers", str(start.number), str(theirs.fileno())]
@@ -146,7 +152,7 @@ async def spawn(start: Start, tasks: TaskOwner) -> Child:
         raise
     finally:
         theirs.close()
-    child = Child(start.number, process, tasks)
+    child = Child(start.number, process, tasks, counted)
     await asyncio.get_running_loop().create_unix_connection(lambda: child.link, sock=ours)
     child.tell(control.START, control.packed(start))
     return child

@@ -12,14 +12,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from relay.sides import LaneSide
+from relay.tasks import TaskOwner
+from relay.workers.aftermath import Aftermath
 from relay.workers.desk import LaneDesk
+from relay.workers.inflight import InflightTable
 
 if TYPE_CHECKING:
     from relay.lease import Tier
     from relay.sides import House, NodeSide
-    from relay.tasks import TaskOwner
     from relay.workers.control import Start
 
+TURNS: Final = 4096
+"""That can be written down at once, 400 KB in all. Far more than there are connections to the node."""
 HAND_OVER_S: Final = 10.0
 """For turns that run to end, when another process takes over; all senders wait for it. Then the process ends, and its
 successor finds out what became of them."""
@@ -30,8 +34,19 @@ class LanePart:
 
     def __init__(self, house: House, node: NodeSide, start: Start, background: TaskOwner) -> None:
         assert start.lanes is not None
+        assert start.inflight is not None
         self._background = background
-        self._lanes = LaneSide(house, node)
+        self._turns = TaskOwner("aftermath", house.report)
+        self._table = InflightTable(start.inflight, TURNS)
+        self._aftermath = Aftermath(
+            self._table,
+            settings=house.settings,
+            accounts=node.accounts,
+            metrics=house.metrics,
+            owner=self._turns,
+            clock=house.clock,
+        )
+        self._lanes = LaneSide(house, node, self._aftermath)
         self._desk = LaneDesk(
             self._lanes.submitter,
             socket.socket(fileno=start.lanes),
@@ -52,6 +67,7 @@ class LanePart:
 
     async def start(self) -> None:
         """The lanes are ours: begin."""
+        self._aftermath.start()
         await self._lanes.start(self._background)
         await self._desk.start()
 
@@ -61,6 +77,12 @@ class LanePart:
             async with asyncio.timeout(HAND_OVER_S):
                 await self._desk.hand_over()
         await self._lanes.release()
+
+    async def deserted(self, seconds: float) -> None:
+        """Wait until nobody is left who could hand tickets in, or ``seconds``."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._desk.deserted()
 
     async def end(self) -> None:
         """Take nothing more, and finish what is in flight."""
@@ -77,3 +99,5 @@ class LanePart:
         """Stop what still runs."""
         await self._desk.close()
         await self._lanes.close()
+        await self._turns.close()
+        self._table.close()

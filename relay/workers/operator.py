@@ -18,7 +18,7 @@ from prometheus_client import PlatformCollector, ProcessCollector
 from prometheus_client.registry import Collector
 
 from relay.ops import registry
-from relay.telemetry.snapshot import collected, lasting, merge
+from relay.telemetry.totals import Totals
 from relay.workers.child import ANSWER_S
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from relay.telemetry.metrics import Metrics, Snapshot
+    from relay.telemetry.metrics import Metrics
     from relay.workers.child import Child
     from relay.workers.slot import Slot
 
@@ -49,8 +49,8 @@ class Operator:
     def __init__(self, slots: Sequence[Slot], metrics: Metrics) -> None:
         self._slots = slots
         self._metrics = metrics
-        self._dead: Snapshot = {}
-        self.registry = registry(_Shown(self), _Processes(self))
+        self.totals = Totals()
+        self.registry = registry(self.totals, _Processes(self))
         PlatformCollector(registry=self.registry)
         metrics.workers.read_from(lambda: sum(slot.works for slot in slots), "working")
         metrics.workers.read_from(lambda: sum(not slot.works for slot in slots), "missing")
@@ -64,6 +64,7 @@ class Operator:
 
     async def count(self) -> None:
         """Bring every worker's figures up to date, as far as it answers."""
+        self.totals.told(self, self._metrics.snapshot())
         await asyncio.gather(*(child.count() for child in self.children() if child.ready.is_set()))
 
     def checked(self, slot: Slot) -> Callable[[], Awaitable[Found]]:
@@ -83,29 +84,7 @@ class Operator:
     async def keep(self, child: Child) -> None:
         """When ``child`` has ended, keep what it had counted."""
         await child.ended.wait()
-        if child.snapshot is not None:
-            self._dead = merge([self._dead, lasting(child.snapshot)])
-            child.snapshot = None
-
-    def total(self) -> Snapshot:
-        """All figures there are, added up."""
-        living = (child.snapshot for slot in self._slots for child in slot.all)
-        return merge([self._metrics.snapshot(), self._dead, *(one for one in living if one is not None)])
-
-
-class _Shown(Collector):
-    """The relay's own metrics."""
-
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing is asked at the registration."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        """One family after the other."""
-        return collected(self._operator.total())
+        self.totals.ended(child)
 
 
 class _Processes(Collector):
@@ -115,7 +94,7 @@ class _Processes(Collector):
         self._operator = operator
 
     def describe(self) -> Iterable[Metric]:
-        """As above."""
+        """Nothing is asked at the registration."""
         return ()
 
     def collect(self) -> Iterable[Metric]:

@@ -153,6 +153,7 @@ class Parent:
                 inflight=self._inflight if lanes else None,
             ),
             self._asks,
+            self._operator.totals.told,
         )
         self._asks.start("keep", self._operator.keep(child))
         return child
