@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     Counted = Callable[["Child", Snapshot], None]
 
 ANSWER_S: Final = 1.0
-"""How long a worker may take to say how it is."""
+"""How long a worker may take to say what it has counted: it need ask nobody."""
+CHECK_S: Final = 3.5
+"""How long it may take to say how it is: it asks the node."""
 
 
 class Child:
     """A running worker. Made by `spawn`."""
 
-    def __init__(
-        self, number: int, process: asyncio.subprocess.Process, tasks: TaskOwner, counted: Counted
-    ) -> None:
+    def __init__(self, number: int, process: asyncio.subprocess.Process, tasks: TaskOwner, counted: Counted) -> None:
         self.number = number
         self.silent = 0
         """How often it was asked since it last said something."""
@@ -87,13 +87,13 @@ class Child:
         self.silent += 1
         self.tell(control.COUNT)
 
-    async def count(self) -> None:
-        """Have it tell its metrics, if it answers in time."""
-        await self._fresh(control.COUNT, control.COUNTED)
+    async def count(self) -> bool:
+        """Have it tell its metrics. False if it does not answer in time."""
+        return await self._fresh(control.COUNT, control.COUNTED, ANSWER_S)
 
     async def check(self) -> bool:
         """Bring ``checks`` up to date. False if the worker does not answer in time."""
-        return await self._fresh(control.CHECK, control.CHECKED)
+        return await self._fresh(control.CHECK, control.CHECKED, CHECK_S)
 
     async def until(self, *events: asyncio.Event, seconds: float | None = None) -> bool:
         """Wait until one of ``events`` is there, or the worker has ended. False if neither is in ``seconds``."""
@@ -110,11 +110,11 @@ class Child:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def _fresh(self, question: str, answer: str) -> bool:
+    async def _fresh(self, question: str, answer: str, seconds: float) -> bool:
         event = self._said[answer]
         event.clear()
         self.tell(question)
-        return await self.until(event, seconds=ANSWER_S) and event.is_set()
+        return await self.until(event, seconds=seconds) and event.is_set()
 
     def _heard(self, frame: Frame) -> None:
         self.silent = 0
@@ -139,7 +139,10 @@ class Child:
 
 
 async def spawn(start: Start, tasks: TaskOwner, counted: Counted) -> Child:
-    """Start a worker; ``counted`` gets its metrics, whenever it tells them. It leads a session of its own: Ctrl-C reaches the parent alone."""
+    """Start a worker; ``counted`` gets its metrics whenever it tells them.
+
+    It leads a session of its own: Ctrl-C reaches the parent alone.
+    """
     ours, theirs = socket.socketpair()
     inherited = [*start.clients, *(fd for fd in (start.lanes, start.inflight) if fd is not None), theirs.fileno()]
     command = [sys.executable, "-m", "relay.workers", str(start.number), str(theirs.fileno())]

@@ -50,11 +50,10 @@ class LanePart:
         self._desk = LaneDesk(
             self._lanes.submitter,
             socket.socket(fileno=start.lanes),
-            house.settings,
             house.metrics,
             background,
-            house.report,
-            house.clock,
+            report=house.report,
+            clock=house.clock,
         )
 
     def __repr__(self) -> str:

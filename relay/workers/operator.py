@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from relay.ops import registry
 from relay.telemetry.totals import Totals
-from relay.workers.child import ANSWER_S
+from relay.workers.child import ANSWER_S, CHECK_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -74,8 +74,10 @@ class Operator:
             child = slot.current
             if child is None or not slot.works:
                 return Found(ready=False, detail=slot.trouble)
-            if not await child.check():
+            if not await child.count():
                 return Found(ready=False, detail=f"no answer within {ANSWER_S:g} s; a worker that hangs is replaced")
+            if not await child.check():
+                return Found(ready=False, detail=f"its checks take longer than {CHECK_S:g} s")
             details = (f"{name}: {detail}" for name, _, detail in child.checks)
             return Found(ready=all(ready for _, ready, _ in child.checks), detail="; ".join(details))
 

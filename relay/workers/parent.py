@@ -68,6 +68,7 @@ class Parent:
         self._asks = TaskOwner("asks", logs.report)
         self._restarting: asyncio.Task[None] | None = None
         self._again = False
+        self._working = False
         self._sockets: list[list[Any]] = []
         self._lanes = sockets.LanesPlace()
         self._inflight = InflightTable.create()
@@ -89,18 +90,19 @@ class Parent:
         self._sockets = [next(bound) if slot.role.takes_clients else [] for slot in self.slots]
         http = self._sockets[-1][0].getsockname()[:2]
         ops = await listening("ops.listen", settings.ops.listen, self._ops.start())
-        for child in await asyncio.gather(*(slot.fill() for slot in self.slots)):
+        for child in await asyncio.gather(*(slot.fill(self.stopping) for slot in self.slots)):
             self._must_work(child)
         for slot in self.slots:
             self._background.start(str(slot.role), slot.keep())
         self._background.start("tick", self._tick())
+        self._working = True
         return Addresses(http=url(http), ops=url(ops))
 
     def restart(self) -> None:
         """Replace every worker by a fresh one, with the settings as they are now; one after the other."""
         if self._restarting is not None and not self._restarting.done():
             self._again = True
-        elif not self.stopping.is_set():
+        elif self._working and not self.stopping.is_set():
             self._restarting = self._background.spawn("restart", self._restart())
 
     async def drain(self) -> None:
@@ -159,7 +161,9 @@ class Parent:
         return child
 
     def _must_work(self, child: Child) -> None:
-        """At the first start."""
+        """At the first start, unless it is the last one already: a signal to the whole group may have hit a worker."""
+        if self.stopping.is_set():
+            return
         if child.fault is not None:
             raise child.fault
         if child.ended.is_set():

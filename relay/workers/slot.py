@@ -67,22 +67,19 @@ class Slot:
 
     @property
     def works(self) -> bool:
-        """Is there a worker that does its part?"""
+        """Is there a worker that does its part? While one takes over, the one before it may still have the lanes."""
         child = self.current
-        return (
-            child is not None
-            and child.ready.is_set()
-            and not child.ended.is_set()
-            and (child.has_lanes.is_set() or not self.role.has_lanes)
-        )
+        if child is None or not child.ready.is_set() or child.ended.is_set():
+            return False
+        return not self.role.has_lanes or any(one.has_lanes.is_set() and not one.ended.is_set() for one in self.all)
 
-    async def fill(self) -> Child:
-        """The first worker, ready; or one that has ended, and perhaps said why."""
+    async def fill(self, stopping: asyncio.Event) -> Child:
+        """The first worker, ready; or one that has ended, and perhaps said why; or one that is not to go on."""
         child = self.current = await self._started(self._settings())
-        await child.until(child.ready, seconds=START_S)
+        await child.until(child.ready, stopping, seconds=START_S)
         if child.ready.is_set() and self.role.has_lanes:
             child.tell(control.GO)
-            await child.until(child.has_lanes, seconds=START_S)
+            await child.until(child.has_lanes, stopping, seconds=START_S)
         return child
 
     async def keep(self) -> None:
@@ -104,6 +101,7 @@ class Slot:
             await fresh.until(fresh.ready, seconds=START_S)
             if not fresh.ready.is_set() or fresh.ended.is_set():
                 fresh.kill()
+                await self._end(fresh, END_S)
                 self._log.error(
                     "the replacement did not start, the worker stays", worker=self.role.number, why=_why(fresh)
                 )
@@ -148,8 +146,10 @@ class Slot:
     async def _refill(self, dead: Child) -> None:
         self.all.discard(dead)
         self._restarts["died"].n += 1
-        self._deaths = 0 if self._clock() - self._since > STEADY_S else self._deaths + 1
+        if self._clock() - self._since > STEADY_S:
+            self._deaths = 0
         pause = PAUSES_S[min(self._deaths, len(PAUSES_S) - 1)]
+        self._deaths += 1
         self.trouble = f"{_why(dead)}; started again {f'after {pause:g} s' if pause else 'at once'}"
         self._log.error("a worker ended", worker=self.role.number, pid=dead.pid, why=_why(dead), again_in_s=pause)
         await asyncio.sleep(pause)

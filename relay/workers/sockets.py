@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from relay.config import address
+from relay.errors import Fault
 from relay.listening import unable
 
 LANES_BACKLOG = 128
@@ -47,18 +48,22 @@ def close(sockets: list[socket.socket]) -> None:
 
 
 class LanesPlace:
-    """Where tickets are handed in: a Unix socket in a directory that is only ours. Raises OSError."""
+    """Where tickets are handed in: a Unix socket in a directory that is only ours. Raises Fault."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="relay-")
-        self.path = str(Path(self._folder) / "lanes")
+        try:
+            self.path = str(Path(tempfile.mkdtemp(prefix="relay-")) / "lanes")
+        except OSError as error:
+            raise Fault(f"no directory for temporary files: {error.strerror}; set TMPDIR to one") from error
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.socket.bind(self.path)
             self.socket.listen(LANES_BACKLOG)
-        except OSError:
+        except OSError as error:
             self.close()
-            raise
+            raise Fault(
+                f"{self.path}: no Unix socket can be made here: {error}; set TMPDIR to another place"
+            ) from error
 
     def __repr__(self) -> str:
         return f"<LanesPlace {self.path}>"
@@ -66,7 +71,12 @@ class LanesPlace:
     def close(self) -> None:
         """Nothing is left of it."""
         self.socket.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        forget(self.path)
+
+
+def forget(path: str) -> None:
+    """Remove a `LanesPlace.path` and its directory, for a parent that could not."""
+    shutil.rmtree(Path(path).parent, ignore_errors=True)
 
 
 def _places(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:

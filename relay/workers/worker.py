@@ -19,7 +19,7 @@ import structlog
 
 from relay.sides import ClientSide, House, NodeSide
 from relay.tasks import TaskOwner
-from relay.workers import control
+from relay.workers import control, sockets
 from relay.workers.forwarder import Forwarder
 from relay.workers.lane_part import LanePart
 from relay.workers.roles import Role, shared_out
@@ -64,22 +64,23 @@ class Worker:
         self._drain_s = settings.server.drain_s
         self._log = structlog.get_logger("relay.worker")
         self._background = TaskOwner("worker", self._died)
+        self._asks = TaskOwner("asks", logs.report)
         self._ways: dict[str, asyncio.Task[None]] = {}
         self._node = NodeSide(house)
         self._lanes = LanePart(house, self._node, start, self._background) if role.has_lanes else None
         self._forwarder: Forwarder | None = None
         self._clients: ClientSide | None = None
         if role.takes_clients:
-            self._forwarder = Forwarder(start.lanes_path, settings, metrics, self._background, logs.report, clock)
+            self._forwarder = Forwarder(start.lanes_path, settings, metrics, self._background, clock=clock)
             self._clients = ClientSide(house, self._node, self._forwarder)
         self.orders: Mapping[str, Callable[..., None]] = {
             control.GO: lambda: self._once("go", self._go()),
-            control.RETIRE: lambda seconds: self._once("end", self._retire(seconds)),
+            control.RETIRE: lambda seconds: self._once("retire", self._retire(seconds)),
             control.STOP: lambda seconds: self._once("stop", self._stop(seconds)),
             control.END: lambda: self._once("end", self._end()),
             control.GIVE_UP: self.give_up,
             control.COUNT: lambda: tell(control.COUNTED, metrics.snapshot()),
-            control.CHECK: lambda: self._background.start("check", self._check()),
+            control.CHECK: lambda: self._asks.start("check", self._check()),
         }
         """What the parent may say → what it does."""
 
@@ -117,6 +118,7 @@ class Worker:
             await self._forwarder.close()
         if self._lanes is not None:
             await self._lanes.close()
+        await self._asks.close()
         await self._background.close()
         await self._node.close()
 
@@ -129,7 +131,9 @@ class Worker:
         """A replacement has the sockets: refuse nothing, let clients go, hand the lanes over."""
         if self._clients is not None:
             await self._clients.retire(self._clock() + seconds)
-            await self._drain_clients(ANSWERING_S)
+        if "stop" in self._ways:
+            return  # the relay ends meanwhile: nobody takes the lanes over
+        await self._drain_clients(ANSWERING_S)
         if self._lanes is not None:
             await self._lanes.hand_over()
         self.finished.set()
@@ -168,6 +172,7 @@ class Worker:
         if self._lanes is not None:
             await self._lanes.deserted(self._drain_s + ANSWERING_S)
             await self._lanes.end()
+            sockets.forget(self._start.lanes_path)
         self.finished.set()
 
     async def _check(self) -> None:
@@ -189,4 +194,4 @@ class Worker:
             self.finished.set()
             return
         self.broken = True
-        self._once("end", self._retire(BROKEN_S))
+        self._once("retire", self._retire(BROKEN_S))
