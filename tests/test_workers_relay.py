@@ -56,6 +56,21 @@ async def test_settings_are_read_again(rig: Rig, tmp_path: Path) -> None:
         await caller.call("eth_chainId")
 
 
+async def test_a_replacement_that_cannot_start_replaces_nobody(rig: Rig, tmp_path: Path) -> None:
+    """SIGHUP with settings that only a worker finds wrong: it is told, and the workers that are there go on."""
+    chain = await rig.chain()
+    file, certificate = tmp_path / "relay.toml", tmp_path / "ca.pem"
+    file.write_text("", "utf-8")
+    certificate.write_text("no certificate", "utf-8")
+    relay = await rig.relay(chain.url, "--workers", "2", "--config", str(file))
+    file.write_text(f'[upstream]\nws_url = "wss://127.0.0.1:9"\nca_file = "{certificate}"\n', "utf-8")
+    before = pids(relay.process.pid)
+    relay.process.signal(signal.SIGHUP)
+    await relay.process.line("the replacement did not start.*ca_file")
+    assert pids(relay.process.pid) == before
+    assert await rig.caller(relay.url).call("eth_chainId") == hex(chain.chain_id)
+
+
 async def test_a_relay_listens_on_ipv6(rig: Rig) -> None:
     """A port of its own choice, one for all workers."""
     chain = await rig.chain()
