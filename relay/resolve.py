@@ -74,6 +74,13 @@ class Resolver:
         self._ends["unknown" if settled is None else "found" if settled.found else "accepted"].n += 1
         return settled
 
+    async def find(self, request: Request, hash_: str, deadline: float) -> bool:
+        """Does the node show what may have been sent to it? Counted if it does; else nothing has ended yet."""
+        found = await self._found(request, hash_, deadline)
+        if found:
+            self._ends["found"].n += 1
+        return found
+
     async def _resolve(
         self, request: Request, hash_: str, deadline: float, gate: Callable[[], bool] | None
     ) -> Settled | None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from relay.submission import Outcome
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
+    from relay.turns import Witness
     from relay.upstream.accounts import Accounts
     from relay.upstream.client import Attempt, UpstreamClient
     from relay.upstream.identity import Identity
@@ -65,6 +66,7 @@ class Submitter:
         report: Callable[[str, BaseException], None],
         clock: Callable[[], float],
         tier: Tier | None = None,
+        witness: Witness[Submission] | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -76,10 +78,11 @@ class Submitter:
         self._tier = tier
         self._resolver = Resolver(client=client, accounts=accounts, facts=identity, metrics=metrics, clock=clock)
         self.book: LaneBook[Submission] = LaneBook(settings.ordering, shared=tier is not None)
-        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier)
+        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier, witness=witness)
         self._inflight: dict[tuple[str, bytes], Submission] = {}
         self._inflight_bytes = 0
         self._draining = False
+        self._back: Callable[[Submission], None] | None = None
         self._log = structlog.get_logger("relay.submit")
         self._count(metrics)
 
@@ -124,10 +127,14 @@ class Submitter:
         submission = ticket.submission
         submission.held_since = self._clock()
         submission.permit = self._tier.permit(lane) if self._tier is not None else None
-        if (refusal := await self._stateful(submission)) is not None:
+        deadline = submission.arrived + self._settings.ordering.max_wait_s
+        if submission.maybe_sent:
+            if await self._resolver.find(submission.request, submission.transaction.hash, deadline):
+                self._finish(submission, submission.own_hash, "found: it had been sent before")
+                return Effect.ACCEPTED
+        elif (refusal := await self._stateful(submission)) is not None:
             self._finish(submission, refusal, f"precheck: {refusal.message}")
             return Effect.REFUSED
-        deadline = submission.arrived + self._settings.ordering.max_wait_s
         left = deadline - self._clock()
         attempt = await self._client.submit(
             submission.request.method.wire,
@@ -136,8 +143,14 @@ class Submitter:
             submission.permit,
         )
         if isinstance(attempt, NotSent) and submission.permit is not None and submission.permit.denied:
-            return Effect.WITHHELD
+            return self._withheld(submission)
         return await self._conclude(submission, attempt, deadline)
+
+    def _withheld(self, submission: Submission) -> Effect:
+        if self._back is None:
+            return Effect.WITHHELD
+        self._give_back(submission)
+        return Effect.REFUSED
 
     async def _stateful(self, submission: Submission) -> Refusal | None:
         """The balance, if asked for: a recent one may let it pass, only a fresh one may refuse it."""
@@ -156,10 +169,10 @@ class Submitter:
     async def _conclude(self, submission: Submission, attempt: Attempt, deadline: float) -> Effect:
         """From an attempt to an outcome."""
         match attempt:
-            case NotSent(detail):
+            case NotSent(detail) if not submission.maybe_sent:
                 self._finish(submission, errors.UPSTREAM_UNREACHABLE.refusal(detail=detail), "not sent")
                 return Effect.REFUSED
-            case Lost(detail):
+            case NotSent(detail) | Lost(detail):
                 return await self._find_out(submission, detail, deadline)
             case Answered(reply):
                 if reply.error is None:
@@ -178,14 +191,16 @@ class Submitter:
         """The node answered an error: what does it mean?"""
         verdict = judge(reply.error, self._identity.client)
         self._verdicts[verdict.disposition].n += 1
+        if verdict.disposition is Disposition.UNCERTAIN or (
+            submission.maybe_sent and verdict.disposition is not Disposition.IN_POOL
+        ):
+            return await self._find_out(submission, verdict.reason, deadline)
         match verdict.disposition:
             case Disposition.IN_POOL:
                 if self._identity.client in SEEN_CACHES and await self._known(submission, deadline) is False:
                     return await self._find_out(submission, "seen, but not in the pool", deadline)
                 self._finish(submission, submission.own_hash, "in pool")
                 return Effect.ACCEPTED
-            case Disposition.UNCERTAIN:
-                return await self._find_out(submission, verdict.reason, deadline)
             case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
                 known = await self._known(submission, deadline)
                 if known is None:
@@ -217,9 +232,12 @@ class Submitter:
             return
         submission.outcome.set_result(outcome)
         submission.verdict = verdict
+        self._forget(submission)
+        asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
+
+    def _forget(self, submission: Submission) -> None:
         if self._inflight.pop(submission.key, None) is not None:
             self._inflight_bytes -= submission.size
-        asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
 
     def _record(self, submission: Submission, now: float) -> None:
         """The one canonical line of a submission."""
@@ -263,9 +281,13 @@ class Submitter:
 
     async def _spent(self, submission: Submission, latest: int) -> None:
         """The nonce is spent: by this very transaction (then that is success), or by another."""
-        signed = submission.transaction
-        if submission.request.method.public and await self._accounts.knows(signed.hash):
+        signed, public = submission.transaction, submission.request.method.public
+        known = await self._accounts.knows(signed.hash) if public else None
+        if known:
             self._finish(submission, submission.own_hash, "spent by itself")
+            return
+        if submission.maybe_sent and known is None:
+            self._finish(submission, submission.unknown, "unknown: it may have been sent before")
             return
         self._stateful_refusals.n += 1
         view = prechecks.View(latest_nonce=latest)
@@ -274,8 +296,12 @@ class Submitter:
 
     def turned_away(self, ticket: Ticket[Submission], refusal: Refusal) -> None:
         """The lane let the ticket go without a turn; nothing of it was sent."""
+        submission = ticket.submission
+        if self._back is not None:
+            self._give_back(submission)
+            return
         self._lane_refusals[refusal.case.name].n += 1
-        self._finish(ticket.submission, refusal, f"turned away: {refusal.message}")
+        self._finish(submission, submission.refused(refusal), f"turned away: {refusal.message}")
 
     def broken(self, ticket: Ticket[Submission], error: BaseException) -> None:
         """A fault of ours in the middle of a turn: whether the bytes left is not known."""
@@ -287,6 +313,17 @@ class Submitter:
     def stop_taking(self) -> None:
         """From now on new submissions are refused; copies of those in flight still attach."""
         self._draining = True
+
+    def hand_back(self, back: Callable[[Submission], None]) -> None:
+        """Another process goes on: no turn begins any more, and what has not been sent goes ``back``, unanswered."""
+        self._draining = True
+        self._back = back
+        self.turns.turn_all_away(errors.DRAINING.refusal())
+
+    def _give_back(self, submission: Submission) -> None:
+        assert self._back is not None
+        self._forget(submission)
+        self._back(submission)
 
     def give_up(self) -> None:
         """The drain is over: refuse what still waits, and say "unknown" for what is at the node."""

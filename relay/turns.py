@@ -10,7 +10,7 @@ Must not know: what a submission is, how counts are read, what an answer means.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from relay import errors
 from relay.lanes import REST, Ask, Effect, Go, Pass, Rest, Sleep, TurnAway
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay.errors import Refusal
-    from relay.lanes import Lane, LaneBook, Reading, Ticket
+    from relay.lanes import Lane, LaneBook, Reading, Step, Ticket
     from relay.lease import Tier
     from relay.tasks import TaskOwner
 
@@ -45,10 +45,26 @@ class Work(Protocol[T]):
         """`settle` raised: a fault of ours."""
 
 
+class Witness(Protocol[T]):
+    """Who remembers, beyond this process, which turns run (`relay.workers.aftermath`)."""
+
+    wake: Callable[[Lane[Any]], None]
+    """Set by the turns: a lane that was held back may go on."""
+
+    def screen(self, lane: Lane[T], step: Step[T]) -> Step[T]:
+        """What becomes of the lane's next step."""
+
+    def begins(self, lane: Lane[T], ticket: Ticket[T]) -> None:
+        """A turn begins."""
+
+    def ends(self, ticket: Ticket[T]) -> None:
+        """It has ended, and its outcome is known."""
+
+
 class Turns(Generic[T]):
     """Runs the lanes of a book."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it runs, and the two who may hold a turn back
         self,
         book: LaneBook[T],
         work: Work[T],
@@ -57,6 +73,7 @@ class Turns(Generic[T]):
         clock: Callable[[], float],
         *,
         tier: Tier | None = None,
+        witness: Witness[T] | None = None,
     ) -> None:
         self._book = book
         self._work = work
@@ -66,6 +83,9 @@ class Turns(Generic[T]):
         self._tier = tier
         if tier is not None:
             tier.wake, tier.wake_all = self.wake, self.wake_all
+        self._witness = witness
+        if witness is not None:
+            witness.wake = self.wake
         self.running = 0
 
     def wake(self, lane: Lane[T]) -> None:
@@ -115,6 +135,8 @@ class Turns(Generic[T]):
     async def _steps(self, lane: Lane[T], runner: _Runner) -> None:
         while True:
             step = lane.decide(now := self._clock())
+            if self._witness is not None:
+                step = self._witness.screen(lane, step)
             if self._tier is not None:
                 step = self._tier.screen(lane, step, now)
             match step:
@@ -140,15 +162,20 @@ class Turns(Generic[T]):
         self.running += 1
         if self._tier is not None:
             self._tier.begins(lane)
+        if self._witness is not None:
+            self._witness.begins(lane, ticket)
         try:
-            return await self._work.settle(lane, ticket)
+            effect = await self._work.settle(lane, ticket)
         except Exception as error:  # noqa: BLE001 - a fault in one turn must not end the lane
             self._work.broken(ticket, error)
-            return Effect.DOUBTFUL
+            effect = Effect.DOUBTFUL
         finally:
             self.running -= 1
             if self._tier is not None:
                 self._tier.ends(lane)
+        if self._witness is not None:
+            self._witness.ends(ticket)
+        return effect
 
     async def _read(self, lane: Lane[T], reading: Reading[T]) -> None:
         pending = None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from relay.workers.frames import GREETING, Decoder, Garbled, encode
 from relay.workers.link import Link
+from tests.scripted_node import both_loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +111,7 @@ async def test_frames_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
+@both_loops
 async def test_both_ends_hear_of_the_end_once(how: str) -> None:
     """Closed here or cut here, the other end hears it, too."""
     left, right = await pair()
@@ -127,6 +129,7 @@ async def test_both_ends_hear_of_the_end_once(how: str) -> None:
     left.link.send(("into the void",))
 
 
+@both_loops
 async def test_a_frame_of_the_wrong_shape_cuts_the_link() -> None:
     """Whoever reads the frames says so; those behind it are not heard."""
     left, right = await pair()
@@ -142,6 +145,7 @@ async def test_a_frame_of_the_wrong_shape_cuts_the_link() -> None:
     assert right.ends == ["what is ('odd',)?"]
 
 
+@both_loops
 async def test_an_answering_end_does_not_read_on_while_its_answers_are_not_taken() -> None:
     """The asking end then sees its backlog grow, and can stop asking."""
     asking, answering = await pair(answering=True)

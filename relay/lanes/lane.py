@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from relay import errors
@@ -39,6 +40,7 @@ LOOK_S: Final = 0.05
 ways (another instance, while nothing tells of it) must not cost a whole window."""
 
 NEVER: Final = float("-inf")
+_ARRIVED: Final = attrgetter("arrived")
 
 
 class _Moment(Generic[T]):
@@ -144,7 +146,10 @@ class Lane(Generic[T]):
             self._insert(ticket)
         else:
             room.append(ticket)
-        moment.arrivals.append(ticket)
+        if moment.arrivals and moment.arrivals[-1].arrived > now:
+            insort(moment.arrivals, ticket, key=_ARRIVED)  # it comes a second time, by way of another process
+        else:
+            moment.arrivals.append(ticket)
         return ticket
 
     def decide(self, now: float) -> Step[T]:

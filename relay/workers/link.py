@@ -11,7 +11,7 @@ Must not know: what a frame means, who connects.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from relay.workers.frames import GREETING, MAX_FRAME, Decoder, Garbled, encode
 
@@ -80,6 +80,8 @@ class Link(asyncio.Protocol):
         self._unsent.clear()
         if self._transport is not None:
             self._transport.abort()
+        elif not self.closed.done():
+            self.closed.set_result(None)  # it was never open
 
     def _end(self, why: str) -> None:
         if not self.closing:
@@ -97,10 +99,12 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is ours."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        transport.write(GREETING)
+        self._transport = cast("asyncio.Transport", transport)
+        if self.closing:
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+        self._transport.write(GREETING)
 
     def data_received(self, data: bytes) -> None:
         """Bytes: none, one or many frames."""
