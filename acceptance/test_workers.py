@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -104,17 +105,20 @@ async def test_a_hung_worker_is_replaced(rig: Rig, measured: Measured, number: i
     assert pids(relay.process.pid)[number] != stopped
 
 
-async def test_no_worker_outlives_its_parent(rig: Rig) -> None:
+@pytest.mark.parametrize("workers", [2, 3])
+async def test_no_worker_outlives_its_parent(rig: Rig, measured: Measured, workers: int) -> None:
     """SIGKILL of the parent in mid-burst: the workers answer what they have, and end."""
     chain = await rig.chain(delay_ms=CHECKS_MS)
-    relay = await rig.relay(chain.url, "--workers", "3", server__drain_s=10)
+    relay = await rig.relay(chain.url, "--workers", str(workers), server__drain_s=10)
     crowd = rig.crowd()
-    workers = list(pids(relay.process.pid).values())
+    left = list(pids(relay.process.pid).values())
     burst = asyncio.get_running_loop().create_task(crowd.once(disorder(chain), [relay.url]))
     await crowd.answered(DISTURB_AFTER)
     relay.process.signal(signal.SIGKILL)
     await burst
-    await gone(workers)
+    answered = time.monotonic()
+    await gone(left)
+    measured(f"{workers} workers: gone {time.monotonic() - answered:.2f} s after the last answer")
     seen = await chain.report()
     assert (seen["inversions"], seen["overlaps"]) == (0, 0)
     assert {post.code for post in crowd.refused} == set()

@@ -60,6 +60,8 @@ class LaneDesk:
         self._waiters: dict[Submission, list[tuple[Link, int]]] = {}
         self._leaving = False
         self._left = asyncio.Event()
+        self._deserted = asyncio.Event()
+        self._deserted.set()
         self._accepting: asyncio.Task[None] | None = None
         self._attached = metrics.attached.cell()
 
@@ -91,6 +93,7 @@ class LaneDesk:
     def _new_link(self) -> Link:
         link = Link(lambda frame: self._heard(link, frame), lambda _: self._dropped(link), answering=True)
         self._links.add(link)
+        self._deserted.clear()
         self._staying.add(link)
         return link
 
@@ -106,6 +109,8 @@ class LaneDesk:
 
     def _dropped(self, link: Link) -> None:
         self._links.discard(link)
+        if not self._links:
+            self._deserted.set()
         self._gone(link)
 
     def _gone(self, link: Link) -> None:
@@ -158,6 +163,10 @@ class LaneDesk:
         self._look_whether_left()
         await self._left.wait()
         await self.close()
+
+    async def deserted(self) -> None:
+        """Wait until no link is left."""
+        await self._deserted.wait()
 
     def give_up(self) -> None:
         """Answer every ticket, now: refused if nothing was sent, else unknown."""

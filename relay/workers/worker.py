@@ -169,6 +169,8 @@ class Worker:
 
     async def _end_alone(self) -> None:
         await self._stop(self._drain_s)
+        if self._forwarder is not None:
+            await self._forwarder.close()
         if self._lanes is not None:
             await self._lanes.deserted(self._drain_s + ANSWERING_S)
             await self._lanes.end()
