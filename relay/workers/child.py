@@ -156,7 +156,12 @@ async def spawn(start: Start, tasks: TaskOwner, counted: Counted) -> Child:
     finally:
         theirs.close()
     child = Child(start.number, process, tasks, counted)
-    await asyncio.get_running_loop().create_unix_connection(lambda: child.link, sock=ours)
+    try:
+        await asyncio.get_running_loop().create_unix_connection(lambda: child.link, sock=ours)
+    except BaseException:
+        child.kill()
+        ours.close()
+        raise
     child.tell(control.START, control.packed(start))
     return child
 

@@ -47,6 +47,11 @@ CHECKED: Final = "checked"
 """(CHECKED, ((name, ready, detail), …))."""
 
 
+HAND_OVER_S: Final = 10.0
+"""For turns that run to end, when another process takes the lanes over; all senders wait for it. Then the process ends,
+and its successor finds out what became of them."""
+
+
 class Start(msgspec.Struct, frozen=True):
     """What a worker is, and what it inherits: file descriptors."""
 

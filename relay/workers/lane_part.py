@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from relay.sides import LaneSide
 from relay.tasks import TaskOwner
+from relay.workers import control
 from relay.workers.aftermath import Aftermath
 from relay.workers.desk import LaneDesk
 from relay.workers.inflight import InflightTable
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 TURNS: Final = 4096
 """That can be written down at once, 400 KB in all. Far more than there are connections to the node."""
-HAND_OVER_S: Final = 10.0
-"""For turns that run to end, when another process takes over; all senders wait for it. Then the process ends, and its
-successor finds out what became of them."""
 
 
 class LanePart:
@@ -73,7 +71,7 @@ class LanePart:
     async def hand_over(self) -> None:
         """Give back what waits, end what runs, let go of the rest."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(HAND_OVER_S):
+            async with asyncio.timeout(control.HAND_OVER_S):
                 await self._desk.hand_over()
         await self._lanes.release()
 

@@ -7,14 +7,14 @@ Must not know: processes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
     from relay.config import Settings
 
-LEAST_UPSTREAM = 2
+LEAST_UPSTREAM: Final = 2
 """One for what passes and one for submissions."""
 
 

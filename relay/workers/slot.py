@@ -110,7 +110,7 @@ class Slot:
             self._restarts["replaced"].n += 1
             if before is not None:
                 before.tell(control.RETIRE, seconds)
-                await self._end(before, seconds + END_S)
+                await self._end(before, seconds + END_S + (control.HAND_OVER_S if self.role.has_lanes else 0))
             await self._hand_lanes(fresh)
             self._log.info("worker replaced", worker=self.role.number, pid=fresh.pid)
             return True

@@ -12,12 +12,13 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from relay.config import address
 from relay.errors import Fault
 from relay.listening import unable
 
-LANES_BACKLOG = 128
+LANES_BACKLOG: Final = 128
 
 
 def bound(listen: str, workers: int) -> list[list[socket.socket]]:
