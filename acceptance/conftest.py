@@ -19,14 +19,19 @@ FINDINGS = pytest.StashKey[list[str]]()
 Measured = Callable[[str], None]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--workers 2``: each relay of the suite runs with so many, unless a test says otherwise."""
+    parser.addoption("--workers", default="1", help="worker processes of each relay (1)")
+
+
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     """Starts programs; they end with the test."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=90))
         )
-        yield Rig(stack, session)
+        yield Rig(stack, session, request.config.getoption("--workers", "1"))
 
 
 @pytest.fixture

@@ -9,14 +9,12 @@ Must not know: what the rooms do.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -24,39 +22,21 @@ import uvloop
 
 from relay import process
 from relay.config import address, doubts, masked
-from relay.errors import Fault
-from relay.ingress.http import HttpServer
-from relay.ingress.websocket import WebSocketServer
-from relay.intake import Intake
-from relay.ops import OpsServer
-from relay.router import Router
-from relay.submit import Submitter
+from relay.listening import Addresses, listening, url
+from relay.ops import OpsServer, of_process
+from relay.sides import ClientSide, House, LaneSide, NodeSide
 from relay.tasks import TaskOwner
 from relay.telemetry.logs import Logs
 from relay.telemetry.metrics import Metrics
-from relay.upstream.accounts import Accounts
-from relay.upstream.client import UpstreamClient
-from relay.upstream.identity import Identity
-from relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
     from relay.config import Settings
-    from relay.lease import Tier
-
-T = TypeVar("T")
+    from relay.workers.parent import Parent
 
 ANSWERING_S: Final = 1.0
 """After the drain: time to write the last answers before sockets are closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where an instance listens."""
-
-    http: str
-    ops: str
 
 
 class Instance:
@@ -71,165 +51,110 @@ class Instance:
         self.stopping = asyncio.Event()
         self.broken = False
         self._background = TaskOwner("relay", self._died)
-        self._lanes = TaskOwner("work", logs.report)
-        self._answers = TaskOwner("answers", logs.report)
-        self._over = asyncio.Event()
-        self._sessions = TaskOwner("websocket", logs.report)
-        self.metrics = metrics
-        self._pool = Pool(settings.upstream, metrics, logs.report, clock=clock)
-        client = UpstreamClient(self._pool, metrics, settings.upstream.timeout_s, clock)
-        self._identity = Identity(client, settings.prechecks)
-        self._tier = _tier(settings, metrics, logs.report)
-        accounts = Accounts(client)
-        self.submitter = Submitter(
-            settings=settings,
-            client=client,
-            accounts=accounts,
-            identity=self._identity,
-            owner=self._lanes,
-            metrics=metrics,
-            report=logs.report,
-            clock=clock,
-            tier=self._tier,
-        )
-        self._intake = Intake(
-            settings=settings,
-            desk=self.submitter,
-            accounts=accounts,
-            identity=self._identity,
-            metrics=metrics,
-            clock=clock,
-        )
-        self._client = client
-        router = Router(settings, self._intake, client, self._answers, logs.report)
-        self._sockets = WebSocketServer(
-            settings, router, self._pool, metrics, self._sessions, report=logs.report, clock=clock
-        )
-        self._http = HttpServer(
-            settings, router, self._pool, metrics, report=logs.report, upgrade=self._sockets.upgrade, clock=clock
-        )
-        self._ops = OpsServer(settings.ops, metrics)
-        self._ops.add_check("upstream", self._identity.check)
-        if self._tier is not None:
-            self._ops.add_check("redis", self._tier.check)
-        self._show(metrics)
+        house = House(settings, metrics, logs.report, clock)
+        self._node = NodeSide(house)
+        self._lanes = LaneSide(house, self._node)
+        self._clients = ClientSide(house, self._node, self._lanes.submitter)
+        self._ops = OpsServer(settings.ops, of_process(metrics))
+        self._ops.add_check("upstream", self._node.identity.check)
+        if self._lanes.tier is not None:
+            self._ops.add_check("redis", self._lanes.tier.check)
 
     async def start(self) -> Addresses:
         """Open the listeners. The upstream need not be there yet."""
-        self._background.start("overdue", self.submitter.turns.sweep_forever())
         for doubt in doubts(self._settings):
             self._log.warning("settings", doubt=doubt)
-        if self._tier is not None:
-            await self._tier.start()
+        await self._lanes.start(self._background)
         ops, server = self._settings.ops.listen, self._settings.server.listen
-        ops_place = await _listening("ops.listen", ops, self._ops.start())
-        http_place = await _listening("server.listen", server, self._http.start(address(server, "server.listen")))
-        self._background.start("identity", self._identity.watch_forever())
-        return Addresses(http=_url(http_place), ops=_url(ops_place))
+        ops_place = await listening("ops.listen", ops, self._ops.start())
+        http_place = await listening("server.listen", server, self._clients.start(address(server, "server.listen")))
+        self._node.start(self._background)
+        return Addresses(http=url(http_place), ops=url(ops_place))
 
     async def drain(self) -> None:
         """Finish within ``drain_s``, say what could not be finished, and close (G12)."""
         began, seconds = self._clock(), self._settings.server.drain_s
-        self._log.info("draining", seconds=seconds, senders=self.submitter.book.busy)
+        self._log.info("draining", seconds=seconds, senders=self._lanes.submitter.book.busy)
         self._ops.draining = True
-        self._http.stop_accepting()
-        self.submitter.stop_taking()
+        self._clients.stop_accepting()
+        self._lanes.submitter.stop_taking()
         end = asyncio.get_running_loop().call_later(seconds, self.give_up)
-        cut = began + seconds + ANSWERING_S
         try:
             async with asyncio.timeout(seconds + ANSWERING_S):
-                await asyncio.gather(self._http.drain(cut), self._sockets.drain(cut), self._finish())
+                await asyncio.gather(self._clients.drain(began + seconds + ANSWERING_S), self._lanes.finished())
         except TimeoutError:
-            self._log.warning("the drain was cut", answers=len(self._answers), senders=self.submitter.book.busy)
+            self._log.warning("the drain was cut", clients=self._clients, senders=self._lanes.submitter.book.busy)
         finally:
             end.cancel()
-            if self._tier is not None:
-                await self._tier.drain()
+            await self._lanes.release()
             await self.close()
         self._log.info("drained", seconds=round(self._clock() - began, 3))
 
     def give_up(self) -> None:
         """Answer whoever still waits, now: refused if nothing was sent, else unknown or failed. The drain then ends."""
-        self._over.set()
-        self._intake.give_up()
-        self.submitter.give_up()
-        self._client.give_up()
-        self._http.give_up()
-        self._sockets.give_up()
+        self._lanes.give_up()
+        self._node.give_up()
+        self._clients.give_up()
 
     async def close(self) -> None:
         """Stop everything that still runs. Idempotent."""
-        for owner in (self._answers, self._lanes, self._sessions, self._background):
-            await owner.close()
-        if self._tier is not None:
-            await self._tier.close()
-        await self._pool.close()
+        await self._clients.close()
+        await self._lanes.close()
+        await self._background.close()
+        await self._node.close()
         await self._ops.close()
-
-    async def _finish(self) -> None:
-        """What the lanes hold may outlive its clients (G8), but not the drain; every answer is written."""
-        lanes = self._background.spawn("lanes end", self._lanes.settled())
-        over = self._background.spawn("drain over", self._over.wait())
-        await asyncio.wait({lanes, over}, return_when=asyncio.FIRST_COMPLETED)
-        await self._answers.settled()
 
     def _died(self, name: str, error: BaseException) -> None:
         self._log.critical("a background task died, the instance stops", task=name, error=repr(error), exc_info=error)
         self.broken = True
         self.stopping.set()
 
-    def _show(self, metrics: Metrics) -> None:
-        """Gauges are read at the scrape from whoever owns the value."""
-        book = self.submitter.book
-        metrics.lanes.read_from(lambda: book.idle, "idle")
-        metrics.lanes.read_from(lambda: book.busy, "busy")
-        metrics.waiting.read_from(lambda: sum(lane.waiting for lane in book.busy_lanes()))
-        metrics.upstream_ready.read_from(lambda: int(self._identity.readiness.ready))
-        metrics.running.read_from(lambda: self.submitter.turns.running)
-        gaps = book.rules.gaps
-        metrics.gaps.count_from(lambda: gaps.filled, "filled")
-        metrics.gaps.count_from(lambda: gaps.forwarded, "forwarded")
-        metrics.gaps.count_from(lambda: gaps.refused, "refused")
 
-
-def _tier(settings: Settings, metrics: Metrics, report: Callable[[str, BaseException], None]) -> Tier | None:
-    """The order between instances, if there is to be one: without it the client library is not even loaded."""
-    if not settings.redis.url:
-        return None
-    from relay.lease import Tier  # noqa: PLC0415 - as above
-
-    return Tier(settings, metrics, report)
-
-
-async def run(settings: Settings, announce: Callable[[Addresses], None]) -> int:
-    """Run one instance until a signal, then drain. Returns the exit code."""
+async def run(settings: Settings, announce: Callable[[Addresses], None], reload: Callable[[], Settings]) -> int:
+    """Run until a signal, then drain. Returns the exit code."""
     metrics = Metrics()
     logs = Logs.start(settings.log, metrics, sys.stdout)
     try:
         process.raise_file_limit(settings.server.max_connections + settings.upstream.max_connections)
-        instance = Instance(settings, metrics, logs)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _on_signal, instance, loop)
+        service = _service(settings, metrics, logs, reload)
         try:
-            addresses = await instance.start()
+            addresses = await service.start()
         except BaseException:
-            await instance.close()
+            await service.close()
             raise
         process.settle_memory()
         announce(addresses)
-        await instance.stopping.wait()
-        await instance.drain()
-        return 1 if instance.broken else 0
+        await service.stopping.wait()
+        await service.drain()
+        return 1 if service.broken else 0
     finally:
         logs.close()
 
 
-def serve(settings: Settings) -> int:
-    """``relay serve``: blocks until a signal."""
+def _service(settings: Settings, metrics: Metrics, logs: Logs, reload: Callable[[], Settings]) -> Instance | Parent:
+    """One process, or the parent of several, which heeds its signals from here on."""
+    loop = asyncio.get_running_loop()
+    service: Instance | Parent
+    if settings.server.workers == 1:
+        service = Instance(settings, metrics, logs)
+    else:
+        from relay.workers.parent import Parent  # noqa: PLC0415 - only several processes need it
 
+        service = Parent(settings, metrics, logs, reload)
+        loop.add_signal_handler(signal.SIGHUP, service.restart)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, service, loop)
+    return service
+
+
+def serve(settings: Settings, reload: Callable[[], Settings]) -> int:
+    """``relay serve``: blocks until a signal. ``reload`` reads the settings again."""
     upstream = masked(settings.upstream.url)
-    return run_loop(run(settings, lambda at: _say(f"relay ready on {at.http} (upstream {upstream}, ops {at.ops})")))
+
+    def announce(at: Addresses) -> None:
+        _say(f"relay ready on {at.http} (upstream {upstream}, ops {at.ops})")
+
+    return run_loop(run(settings, announce, reload))
 
 
 def dev(settings: Settings, chain_listen: str) -> int:
@@ -243,13 +168,13 @@ async def _dev(settings: Settings, chain_listen: str) -> int:
 
     host, port = address(chain_listen, "--chain-listen")
     node = DevNode(host=host, port=port)
-    await _listening("--chain-listen", chain_listen, node.start())
+    await listening("--chain-listen", chain_listen, node.start())
     try:
         upstream = msgspec.structs.replace(settings.upstream, url=node.url, ws_url=node.ws_url)
         # The chain's own controls are for whoever reaches the chain itself, not for every client of the relay.
         server = msgspec.structs.replace(settings.server, deny_methods=(*settings.server.deny_methods, "dev_*"))
         settings = msgspec.structs.replace(settings, upstream=upstream, server=server)
-        return await run(settings, lambda at: _say(welcome(node, at.http, at.ops)))
+        return await run(settings, lambda at: _say(welcome(node, at.http, at.ops)), lambda: settings)
     finally:
         await node.close()
 
@@ -259,14 +184,6 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
     process.prefer_large_blocks()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
-
-
-async def _listening(key: str, place: str, start: Awaitable[T]) -> T:
-    try:
-        return await start
-    except OSError as error:
-        why = "the port is taken; choose another" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise Fault(f"{key}: cannot listen on {place}: {why}") from error
 
 
 def _say(text: str) -> None:
@@ -279,13 +196,8 @@ def _say(text: str) -> None:
         os.write(sys.stdout.fileno(), f"{text}\n".encode())
 
 
-def _on_signal(instance: Instance, loop: asyncio.AbstractEventLoop) -> None:
+def _on_signal(service: Instance | Parent, loop: asyncio.AbstractEventLoop) -> None:
     """The first signal drains; the second one gives up at once what is not finished."""
-    if instance.stopping.is_set():
-        loop.call_soon(instance.give_up)
-    instance.stopping.set()
-
-
-def _url(place: tuple[str, int]) -> str:
-    host, port = place
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if service.stopping.is_set():
+        loop.call_soon(service.give_up)
+    service.stopping.set()

@@ -28,6 +28,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "--listen": "server.listen",
     "--ops-listen": "ops.listen",
     "--redis": "redis.url",
+    "--workers": "server.workers",
 }
 """Flags that set an option, and its path."""
 
@@ -54,7 +55,7 @@ def _serve(given: argparse.Namespace) -> int:
         raise ConfigFault("upstream.url: is not set; give --upstream URL, RELAY_UPSTREAM__URL or url in [upstream]")
     from relay import app  # noqa: PLC0415 - it loads the servers, which check-config does not need
 
-    return app.serve(settings)
+    return app.serve(settings, lambda: _settings(given))
 
 
 def _dev(given: argparse.Namespace) -> int:
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--config", metavar="FILE", type=Path, help="settings, as in config.example.toml")
     serve.add_argument("--upstream", metavar="URL", help="the node: http://HOST:PORT or https://HOST")
     serve.add_argument("--redis", metavar="URL", help="the server that keeps instances in one order: redis://HOST:PORT")
+    serve.add_argument("--workers", metavar="N", help=f"processes that share the work ({DEFAULTS.server.workers})")
     _add_listeners(serve)
 
     dev = _command(commands, "dev", _dev, "run the relay in front of a development chain of its own")

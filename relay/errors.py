@@ -99,6 +99,13 @@ _ROWS: Final = (
         'Redis is gone and on_loss is "refuse"',
     ),
     Case(
+        "lanes_unavailable",
+        -32005,
+        200,
+        "no process kept the order for {seconds:.1f} s, nothing was sent; send again shortly",
+        "with several workers: the lane process is gone or stuck for longer than max_wait_s",
+    ),
+    Case(
         "nonce_gap",
         -32000,
         200,
@@ -230,6 +237,7 @@ WAITED_TOO_LONG: Final = CATALOGUE["waited_too_long"]
 AT_CAPACITY: Final = CATALOGUE["at_capacity"]
 TOO_MUCH_WAITING: Final = CATALOGUE["too_much_waiting"]
 ORDERING_UNAVAILABLE: Final = CATALOGUE["ordering_unavailable"]
+LANES_UNAVAILABLE: Final = CATALOGUE["lanes_unavailable"]
 NONCE_GAP: Final = CATALOGUE["nonce_gap"]
 OUTCOME_UNKNOWN: Final = CATALOGUE["outcome_unknown"]
 INTERNAL: Final = CATALOGUE["internal"]

@@ -22,6 +22,8 @@ from relay.telemetry.metrics import MetricsCollector
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from prometheus_client.registry import Collector
+
     from relay.config import Ops
     from relay.telemetry.metrics import Metrics
 
@@ -45,14 +47,14 @@ class Readiness(Protocol):
 class OpsServer:
     """The ops listener of one process."""
 
-    def __init__(self, settings: Ops, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Ops, shown: CollectorRegistry, before_scrape: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self._settings = settings
         self.draining = False
         self._checks: dict[str, Callable[[], Awaitable[Readiness]]] = {}
-        self._registry = CollectorRegistry()
-        self._registry.register(MetricsCollector(metrics))
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self._registry)
+        self._registry = shown
+        self._before_scrape = before_scrape
         self._runner: web.AppRunner | None = None
 
     def __repr__(self) -> str:
@@ -95,7 +97,25 @@ class OpsServer:
         return web.json_response(body=orjson.dumps(body), status=200 if ready else 503)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
+        if self._before_scrape is not None:
+            await self._before_scrape()
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def registry(*collectors: Collector) -> CollectorRegistry:
+    """What /metrics shows."""
+    made = CollectorRegistry()
+    for collector in collectors:
+        made.register(collector)
+    return made
+
+
+def of_process(metrics: Metrics) -> CollectorRegistry:
+    """The relay's own metrics, those of this process, of its Python and of its garbage collector."""
+    made = registry(MetricsCollector(metrics))
+    for kind in (ProcessCollector, PlatformCollector, GCCollector):
+        kind(registry=made)
+    return made
 
 
 ROUTES: Final = {"/livez": "_livez", "/readyz": "_readyz", "/metrics": "_metrics"}

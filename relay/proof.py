@@ -1,7 +1,8 @@
 """What the answer to a submission proves, or its absence.
 
 Job: from an attempt to an end, to a question about the hash whose answers are the ends, or to nothing (G6, G7).
-Rules: the same for a submission alone and for one of a batch. A pure look at values: nothing is asked or awaited here.
+Rules: the same for a submission alone and for one of a batch. Of one that may have been sent before, a refusal proves
+nothing. A pure look at values: nothing is asked or awaited here.
 Must not know: lanes, how questions are asked, who waits for the outcome.
 """
 
@@ -78,9 +79,9 @@ class Proofs:
     def of(self, submission: Submission, attempt: Attempt) -> Proof:
         """What ``attempt`` proves about ``submission``."""
         match attempt:
-            case NotSent(detail):
+            case NotSent(detail) if not submission.maybe_sent:
                 return Proven(errors.UPSTREAM_UNREACHABLE.refusal(detail=detail), "not sent", Effect.REFUSED)
-            case Lost(detail):
+            case NotSent(detail) | Lost(detail):
                 return Doubt(detail)
             case Answered(reply):
                 if reply.error is None:
@@ -104,7 +105,7 @@ class Proofs:
                 if self._facts.client not in SEEN_CACHES:
                     return in_pool
                 return Question(in_pool, absent=Doubt("seen, but not in the pool"), unsaid=in_pool)
-            case Disposition.UNCERTAIN:
+            case _ if submission.maybe_sent or verdict.disposition is Disposition.UNCERTAIN:
                 return Doubt(verdict.reason)
             case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
                 known = Proven(submission.own_hash, f"{verdict.reason}, known", Effect.DOUBTFUL)

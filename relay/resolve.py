@@ -85,6 +85,16 @@ class Resolver:
         for submission in missing:
             self._tell(submission, None, tell)
 
+    async def find(self, submission: Submission, deadline: float) -> bool:
+        """Does the node show what may have been sent to it? Counted if it does; else nothing has ended yet."""
+        left = deadline - self._clock()
+        if not submission.request.method.public or left <= 0:
+            return False
+        found = await self._accounts.knows(submission.transaction.hash, left) is True
+        if found:
+            self._ends["found"].n += 1
+        return found
+
     async def _look(self, missing: Sequence[Submission], deadline: float, tell: Tell) -> list[Submission]:
         """Those that the node does not show."""
         public = [submission for submission in missing if submission.request.method.public]

@@ -41,7 +41,17 @@ Outcome = Accepted | Declined | Refusal
 class Submission:
     """One transaction on its way, for however many clients that sent it."""
 
-    __slots__ = ("arrived", "copies", "held_since", "outcome", "permit", "request", "transaction", "verdict")
+    __slots__ = (
+        "arrived",
+        "copies",
+        "held_since",
+        "maybe_sent",
+        "outcome",
+        "permit",
+        "request",
+        "transaction",
+        "verdict",
+    )
 
     def __init__(self, request: Request, signed: SignedTransaction, arrived: float) -> None:
         self.request = request
@@ -50,6 +60,8 @@ class Submission:
         self.held_since: float | None = None
         self.permit: Permit | None = None
         self.copies = 0
+        self.maybe_sent = False
+        """Another process may have sent it: the node is asked before it is sent, and no refusal proves anything."""
         self.verdict = ""
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -65,8 +77,9 @@ class Submission:
 
     @property
     def rides(self) -> bool:
-        """May it go in a batch with others? Only by its bytes: then its hash tells what became of it."""
-        return self.request.method.by_bytes
+        """May it go in a batch with others? Only by its bytes: then its hash tells what became of it. Not after a doubt
+        about an earlier send: then it is asked for first."""
+        return self.request.method.by_bytes and not self.maybe_sent
 
     @property
     def own_hash(self) -> Accepted:
@@ -77,6 +90,10 @@ class Submission:
     def unknown(self) -> Refusal:
         """It may be at the node."""
         return errors.OUTCOME_UNKNOWN.refusal(data={"hash": self.transaction.hash})
+
+    def refused(self, refusal: Refusal) -> Refusal:
+        """What its clients hear if it gets no turn: ``refusal``, if it is certain that nothing was sent."""
+        return self.unknown if self.maybe_sent else refusal
 
     def __repr__(self) -> str:
         return f"<submission {self.transaction.hash}: nonce {self.transaction.nonce} of {self.transaction.sender}>"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from relay.submission import Outcome
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
+    from relay.turns import Witness
     from relay.upstream.accounts import Accounts
     from relay.upstream.client import Attempt, UpstreamClient
     from relay.upstream.identity import Identity
@@ -65,6 +66,7 @@ class Submitter:
         report: Callable[[str, BaseException], None],
         clock: Callable[[], float],
         tier: Tier | None = None,
+        witness: Witness[Submission] | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -78,10 +80,13 @@ class Submitter:
         self.book: LaneBook[Submission] = LaneBook(settings.ordering, shared=tier is not None)
         self._runs = Runs(settings.upstream, identity, metrics, clock)
         runs = self._runs if settings.upstream.submit == "batch" else None
-        self.turns: Turns[Submission] = Turns(self.book, self, owner, report, clock, tier=tier, runs=runs)
+        self.turns: Turns[Submission] = Turns(
+            self.book, self, owner, report, clock, tier=tier, runs=runs, witness=witness
+        )
         self._inflight: dict[tuple[str, bytes], Submission] = {}
         self._inflight_bytes = 0
         self._draining = False
+        self._hand: Callable[[Submission], None] | None = None
         self._log = structlog.get_logger("relay.submit").bind()
         self._count(metrics)
 
@@ -126,9 +131,13 @@ class Submitter:
         submission = ticket.submission
         submission.held_since = self._clock()
         submission.permit = self._tier.permit(lane) if self._tier is not None else None
-        if await self._is_refused(submission):
-            return Effect.REFUSED
         deadline = self._deadline(submission)
+        if submission.maybe_sent:
+            if await self._resolver.find(submission, deadline):
+                self._finish(submission, submission.own_hash, "found: it had been sent before")
+                return Effect.ACCEPTED
+        elif await self._is_refused(submission):
+            return Effect.REFUSED
         attempt = await self._client.submit(
             submission.request.method.wire, submission.request.wire_params, self._share(deadline), submission.permit
         )
@@ -172,11 +181,17 @@ class Submitter:
         return min(self._settings.upstream.timeout_s, left - min(ANSWER_SHARE_S, left / 2))
 
     def _back(self, submission: Submission) -> Effect:
-        """Its turn came to nothing: it waits again, unless it was answered meanwhile, at the end of a drain."""
+        """Its turn came to nothing: it waits again, here or at whom the lanes go to.
+
+        Not if it was answered meanwhile, at the end of a drain.
+        """
         if submission.outcome.done():
             return Effect.DOUBTFUL
         submission.held_since = submission.permit = None
-        return Effect.WITHHELD
+        if self._hand is None:
+            return Effect.WITHHELD
+        self._give_back(submission)
+        return Effect.REFUSED
 
     async def _is_refused(self, submission: Submission) -> bool:
         """By a stateful precheck; then its clients are answered."""
@@ -262,9 +277,12 @@ class Submitter:
             return
         submission.outcome.set_result(outcome)
         submission.verdict = verdict
+        self._forget(submission)
+        asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
+
+    def _forget(self, submission: Submission) -> None:
         if self._inflight.pop(submission.key, None) is not None:
             self._inflight_bytes -= submission.size
-        asyncio.get_running_loop().call_soon(self._record, submission, self._clock())
 
     def _record(self, submission: Submission, now: float) -> None:
         """The one canonical line of a submission."""
@@ -308,9 +326,13 @@ class Submitter:
 
     async def _spent(self, submission: Submission, latest: int) -> None:
         """The nonce is spent: by this very transaction (then that is success), or by another."""
-        signed = submission.transaction
-        if submission.request.method.public and await self._accounts.knows(signed.hash):
+        signed, public = submission.transaction, submission.request.method.public
+        known = await self._accounts.knows(signed.hash) if public else None
+        if known:
             self._finish(submission, submission.own_hash, "spent by itself")
+            return
+        if submission.maybe_sent and known is None:
+            self._finish(submission, submission.unknown, "unknown: it may have been sent before")
             return
         self._stateful_refusals.n += 1
         view = prechecks.View(latest_nonce=latest)
@@ -319,8 +341,12 @@ class Submitter:
 
     def turned_away(self, ticket: Ticket[Submission], refusal: Refusal) -> None:
         """The lane let the ticket go without a turn; nothing of it was sent."""
+        submission = ticket.submission
+        if self._hand is not None:
+            self._give_back(submission)
+            return
         self._lane_refusals[refusal.case.name].n += 1
-        self._finish(ticket.submission, refusal, f"turned away: {refusal.message}")
+        self._finish(submission, submission.refused(refusal), f"turned away: {refusal.message}")
 
     def broken(self, ticket: Ticket[Submission], error: BaseException) -> None:
         """A fault of ours in the middle of a turn: whether the bytes left is not known."""
@@ -332,6 +358,17 @@ class Submitter:
     def stop_taking(self) -> None:
         """From now on new submissions are refused; copies of those in flight still attach."""
         self._draining = True
+
+    def hand_back(self, back: Callable[[Submission], None]) -> None:
+        """Another process goes on: no turn begins any more, and what has not been sent goes ``back``, unanswered."""
+        self._draining = True
+        self._hand = back
+        self.turns.turn_all_away(errors.DRAINING.refusal())
+
+    def _give_back(self, submission: Submission) -> None:
+        assert self._hand is not None
+        self._forget(submission)
+        self._hand(submission)
 
     def give_up(self) -> None:
         """The drain is over: refuse what still waits, and say "unknown" for what is at the node."""

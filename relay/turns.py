@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from relay import errors
 from relay.lanes import REST, Ask, Effect, Go, Pass, Rest, Sleep, TurnAway
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from relay.errors import Refusal
-    from relay.lanes import Lane, LaneBook, Reading, Ticket
+    from relay.lanes import Lane, LaneBook, Reading, Step, Ticket
     from relay.lease import Tier
     from relay.tasks import TaskOwner
 
@@ -57,6 +57,22 @@ class Runs(Protocol[T]):
         """Of the tickets ``following`` that of ``head``, the first ones that share its turn."""
 
 
+class Witness(Protocol[T]):
+    """Who remembers, beyond this process, which turns run (`relay.workers.aftermath`)."""
+
+    wake: Callable[[Lane[Any]], None]
+    """Set by the turns: a lane that was held back may go on."""
+
+    def screen(self, lane: Lane[T], step: Step[T]) -> Step[T]:
+        """What becomes of the lane's next step."""
+
+    def begins(self, lane: Lane[T], ticket: Ticket[T]) -> None:
+        """A turn begins."""
+
+    def ends(self, ticket: Ticket[T]) -> None:
+        """It has ended, and its outcome is known."""
+
+
 class Turns(Generic[T]):
     """Runs the lanes of a book."""
 
@@ -70,6 +86,7 @@ class Turns(Generic[T]):
         *,
         tier: Tier | None = None,
         runs: Runs[T] | None = None,
+        witness: Witness[T] | None = None,
     ) -> None:
         self._book = book
         self._work = work
@@ -80,6 +97,9 @@ class Turns(Generic[T]):
         self._runs = runs
         if tier is not None:
             tier.wake, tier.wake_all = self.wake, self.wake_all
+        self._witness = witness
+        if witness is not None:
+            witness.wake = self.wake
         self.running = 0
 
     def wake(self, lane: Lane[T]) -> None:
@@ -128,10 +148,7 @@ class Turns(Generic[T]):
 
     async def _steps(self, lane: Lane[T], runner: _Runner) -> None:
         while True:
-            step = lane.decide(now := self._clock())
-            if self._tier is not None:
-                step = self._tier.screen(lane, step, now)
-            match step:
+            match step := self._next(lane, now := self._clock()):
                 case Go(ticket):
                     await self._turn(lane, self._run_of(lane, ticket))
                 case Ask():
@@ -152,6 +169,15 @@ class Turns(Generic[T]):
                     self._book.rest(lane)
                     return
 
+    def _next(self, lane: Lane[T], now: float) -> Step[T]:
+        """What the lane wants, the dead process before and the other instances considered."""
+        step = lane.decide(now)
+        if self._witness is not None:
+            step = self._witness.screen(lane, step)
+        if self._tier is not None:
+            step = self._tier.screen(lane, step, now)
+        return step
+
     def _run_of(self, lane: Lane[T], head: Ticket[T]) -> Sequence[Ticket[T]]:
         """Whose turn begins with that of ``head``. With other instances, nothing above what waits lower elsewhere."""
         if self._runs is None:
@@ -167,6 +193,9 @@ class Turns(Generic[T]):
         self.running += len(run)
         if self._tier is not None:
             self._tier.begins(lane)
+        if self._witness is not None:
+            for ticket in run:
+                self._witness.begins(lane, ticket)
         try:
             effects = await self._carry_out(lane, run)
         finally:
@@ -175,6 +204,8 @@ class Turns(Generic[T]):
                 self._tier.ends(lane)
         now = self._clock()
         for ticket, effect in zip(run, effects, strict=True):
+            if self._witness is not None:
+                self._witness.ends(ticket)
             lane.released(ticket, effect, now)
 
     async def _carry_out(self, lane: Lane[T], run: Sequence[Ticket[T]]) -> Sequence[Effect]:

@@ -21,6 +21,7 @@ PROMISED = {
     "at_capacity": (-32005, 200),
     "too_much_waiting": (-32005, 200),
     "ordering_unavailable": (-32005, 200),
+    "lanes_unavailable": (-32005, 200),
     "nonce_gap": (-32000, 200),
     "outcome_unknown": (-32040, 200),
     "internal": (-32603, 200),

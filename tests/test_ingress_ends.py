@@ -208,6 +208,52 @@ async def test_draining_ends_at_its_deadline() -> None:
         assert await wire.ended()
 
 
+# Retiring: another process has the listening socket.
+
+
+@on_each_loop
+async def test_retiring_answers_what_still_comes() -> None:
+    """On open connections requests are answered as ever, the last time with ``Connection: close``; new clients find
+    nobody here."""
+    async with serving() as rig:
+        kept, preflight = await rig.wire(), await rig.wire()
+        await kept.send(post())
+        assert "connection" not in (await kept.reply()).headers
+        retiring = asyncio.get_running_loop().create_task(rig.server.retire(rig.clock.now + 60))
+        await turns()
+        await kept.send(post())
+        reply = await kept.reply()
+        assert (reply.status, reply.body, reply.headers["connection"]) == (200, RESULT, "close")
+        await preflight.send(b"OPTIONS / HTTP/1.1\r\nHost: relay\r\n\r\n")
+        assert (await preflight.reply()).headers["connection"] == "close"
+        assert await kept.ended()
+        assert await preflight.ended()
+        await retiring
+        with pytest.raises(ConnectionRefusedError):
+            await rig.wire()
+
+
+@on_each_loop
+async def test_retiring_half_closes_who_stays_idle() -> None:
+    """After a moment to send one more request; what comes too late meets the end of the stream, not a reset."""
+    async with serving() as rig:
+        wire = await rig.wire()
+        await turns()
+        retiring = asyncio.get_running_loop().create_task(rig.server.retire(rig.clock.now + 60))
+        await turns()
+        rig.server.sweep()
+        assert len(rig.server._shared.open) == 1
+        rig.clock.now += limits.RETIRED_IDLE_S
+        rig.server.sweep()
+        await wire.send(post())
+        assert await wire.ended()
+        assert not rig.upstream.sent
+        rig.server.sweep()
+        rig.clock.now += limits.LINGER_S
+        rig.server.sweep()
+        await retiring
+
+
 # Faults of ours.
 
 

@@ -688,6 +688,24 @@ async def test_drain_waits_for_submissions_and_refuses_what_comes(front: Front) 
         await raw.close()
 
 
+async def test_retiring_answers_what_still_comes(front: Front) -> None:
+    """Nothing is refused: a session closes when nothing of it waits, a client that comes late is told to come again."""
+    client = await front.connect()
+    await client.send_str(call(1, "eth_sendRawTransaction"))
+    await until(lambda: len(front.routes.submissions) == 1)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(front.server.retire(front.now[0] + 1000))
+        await until(lambda: front.session._closer is not None)
+        await client.send_str(call(2, "eth_sendRawTransaction"))
+        await until(lambda: len(front.routes.submissions) == 2)
+        late = await front.connect()
+        assert await hear_close(late) == WSCloseCode.SERVICE_RESTART
+        front.routes.answer(0, b'{"id":1}')
+        front.routes.answer(1, b'{"id":2}')
+        assert [await hear(client), await hear(client)] == [{"id": 1}, {"id": 2}]
+        assert await hear_close(client) == WSCloseCode.SERVICE_RESTART
+
+
 async def test_drain_answers_pending_calls_at_its_deadline(node: Node, front: Front) -> None:
     """A call that the node has not answered by then gets an error, and its late answer is not sent behind it."""
     client = await front.connect()

@@ -243,6 +243,24 @@ def test_the_root_logger_is_given_back(lines: Lines) -> None:
 # A stdout that does not take lines
 
 
+def test_a_worker_is_named(lines: Lines) -> None:
+    """One of several processes says in each line which it is."""
+    running = Logs.start(Log(format="json"), Metrics(), lines.stream, worker=3)
+    structlog.get_logger("relay").info("something", why="x")
+    running.close()
+    (line,) = lines.read
+    assert (line["worker"], line["event"], line["why"]) == (3, "something", "x")
+
+
+def test_a_pipe_is_given_whole_lines_it_takes_at_once() -> None:
+    """Processes that share a pipe do not cut into each other's lines, and a long line is a write of its own."""
+    some = [b"%d" % number * size + b"\n" for number, size in enumerate((10, 4000, 80, 5000, 1, 1))]
+    writes = list(logs_room._in_writes(some))
+    assert b"".join(writes) == b"".join(some)
+    assert all(len(one) <= logs_room.WRITE_BYTES or one in some for one in writes)
+    assert all(one.endswith(b"\n") for one in writes)
+
+
 def test_a_blocked_stdout_blocks_nobody_and_what_is_dropped_is_counted(pipe: tuple[int, IO[bytes]]) -> None:
     """Nobody reads the pipe: lines are dropped and counted; once somebody reads, the log says how many are missing."""
     read, stream = pipe

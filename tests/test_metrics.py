@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,17 +14,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.config import OPTIONS
 from relay.telemetry.metrics import LATENCY_BUCKETS, Counter, Gauge, Histogram, Metrics, MetricsCollector
+from relay.telemetry.totals import Totals
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
     from prometheus_client.samples import Sample
+
+    from relay.telemetry.metrics import Snapshot
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "metrics.md"
 
 
-def scrape(metrics: Metrics) -> list[Sample]:
+def scrape(metrics: Metrics | Collector) -> list[Sample]:
     """What Prometheus reads."""
     registry = CollectorRegistry()
-    registry.register(MetricsCollector(metrics))
+    registry.register(MetricsCollector(metrics) if isinstance(metrics, Metrics) else metrics)
     text = generate_latest(registry).decode()
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
@@ -105,6 +110,51 @@ def test_a_gauge_is_read_at_the_scrape() -> None:
     for value[0] in (1, 5):
         seen += [sample.value for sample in scrape(metrics) if sample.name == "relay_submissions_running"]
     assert seen == [1, 5]
+
+
+def test_a_snapshot_is_plain_and_shows_the_same() -> None:
+    """It can go to another process, and loses nothing on the way."""
+    metrics = Metrics()
+    metrics.faults.cell().n = 3
+    metrics.lane_wait.cell("redis").observe(0.3)
+    metrics.running.read_from(lambda: 2)
+    totals = Totals()
+    totals.told(1, marshal.loads(marshal.dumps(metrics.snapshot())))
+
+    assert scrape(totals) == scrape(metrics)
+
+
+def test_workers_add_up_and_counters_never_go_back() -> None:
+    """A worker that ends takes its gauges along; what it counted stays, and its replacement begins at 0."""
+
+    def worker(count: int, ready: int) -> Snapshot:
+        metrics = Metrics()
+        metrics.faults.cell().n = count
+        for _ in range(count):
+            metrics.lane_hold.cell("local").observe(0.25)
+        metrics.running.read_from(lambda: count)
+        metrics.upstream_ready.read_from(lambda: ready)
+        return metrics.snapshot()
+
+    def seen() -> list[float]:
+        values = totals.snapshot()
+        names = ("relay_faults_total", "relay_submissions_running", "relay_upstream_ready")
+        hold = values["relay_lane_hold_seconds"][("local",)]
+        return [*(values[name].get((), (-1,))[0] for name in names), sum(hold[:-1]), hold[-1]]
+
+    totals = Totals()
+    totals.told("a", worker(2, 1))
+    totals.told("b", worker(3, 0))
+    assert seen() == [5, 5, 0, 5, 1.25]
+    totals.ended("b")
+    assert seen() == [5, 2, 1, 5, 1.25]
+    totals.told("c", worker(0, 1))
+    totals.told("c", worker(1, 1))
+    totals.ended("a")
+    assert seen() == [6, 1, 1, 6, 1.5]
+    totals.ended("a")
+    totals.ended("c")
+    assert seen() == [6, -1, -1, 6, 1.5]
 
 
 def test_a_label_outside_the_closed_set_is_an_error() -> None:

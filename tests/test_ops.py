@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay import ops
 from relay.config import Ops
-from relay.ops import ROUTES, OpsServer
+from relay.ops import ROUTES, OpsServer, of_process
 from relay.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Asked:
 @asynccontextmanager
 async def asking(metrics: Metrics | None = None, **checks: Check) -> AsyncIterator[Asked]:
     """A server with these checks on a free port."""
-    server = OpsServer(Ops(listen="127.0.0.1:0"), metrics or Metrics())
+    server = OpsServer(Ops(listen="127.0.0.1:0"), of_process(metrics or Metrics()))
     for name, check in checks.items():
         server.add_check(name, check)
     host, port = await server.start()
@@ -199,7 +199,7 @@ async def test_a_wrong_method_is_told_the_right_one(path: str) -> None:
 async def test_a_taken_port_is_a_fault_at_the_start() -> None:
     """OSError, for the caller to put into words; closing what did not start is fine."""
     async with asking() as asked:
-        second = OpsServer(Ops(listen=asked.url.removeprefix("http://")), Metrics())
+        second = OpsServer(Ops(listen=asked.url.removeprefix("http://")), of_process(Metrics()))
         with pytest.raises(OSError, match="address already in use"):
             await second.start()
         await second.close()

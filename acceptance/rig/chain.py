@@ -5,6 +5,7 @@ Its control methods (``dev_…``) are calls like any other.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from acceptance.rig.calls import Caller
@@ -36,6 +37,12 @@ class Chain(Caller):
         """The counts of what arrived: submissions, inversions, overlaps."""
         report: dict[str, Any] = await self.call("dev_report")
         return {name: report[name] for name in ("submissions", "inversions", "overlaps")}
+
+    async def arrived(self, count: int) -> None:
+        """Until so many submissions have arrived, answered or not."""
+        async with asyncio.timeout(30):
+            while len(await self.arrivals()) < count:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
 
     async def arrivals(self) -> list[dict[str, Any]]:
         """Each submission that arrived, with what became of it."""

@@ -55,7 +55,8 @@ class Part:
 class Rig:
     """Starts parts, and ends them when it is left. Made by the fixture ``rig``."""
 
-    def __init__(self, stack: AsyncExitStack, session: aiohttp.ClientSession) -> None:
+    def __init__(self, stack: AsyncExitStack, session: aiohttp.ClientSession, workers: str = "1") -> None:
+        self._workers = workers
         self._stack = stack
         self._session = session
 
@@ -74,10 +75,14 @@ class Rig:
     async def relay(self, upstream: str, *flags: str, **settings: object) -> Part:
         """``relay serve`` before ``upstream``; settings by path: ``ordering__max_queue=5``."""
         argv = [sys.executable, "-m", "relay", "serve", "--upstream", upstream]
-        argv += ["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", *flags]
+        argv += ["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--workers", self._workers, *flags]
         process = await self.start("relay", argv, env=_environment(settings))
         ready = await process.line(RELAY_READY)
         return Part(process, ready["url"], ready["ops"])
+
+    async def command(self, *argv: str, **settings: object) -> Process:
+        """The ``relay`` command, whatever comes of it."""
+        return await self.start("relay", [sys.executable, "-m", "relay", *argv], env=_environment(settings))
 
     async def dev(self) -> str:
         """``relay dev``: the URL of its relay. Its chain mines at once what it accepts."""

@@ -41,6 +41,7 @@ class Server(_Section, frozen=True):
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     max_connections: Positive = 10_000
     deny_methods: tuple[str, ...] = ()
+    workers: Annotated[int, Meta(ge=1, le=64)] = 1
 
 
 class Upstream(_Section, frozen=True):

@@ -112,7 +112,7 @@ def _from_flags(flags: Mapping[str, str | None]) -> Iterator[_Given]:
     for path, value in flags.items():
         if value is not None:
             section, _, key = path.partition(".")
-            yield section, key, value, "the command line"
+            yield section, key, _from_text(OPTIONS[section][key], value), "the command line"
 
 
 def _from_text(kind: Any, text: str) -> Any:

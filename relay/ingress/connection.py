@@ -154,8 +154,8 @@ class Connection(asyncio.Protocol):
                 if plan.upgrades and self._shared.upgrade is not None and not self._shared.draining:
                     self._hand_over(head)
                 elif plan.ready is not None and not self._shared.draining:
-                    self._say(plan.ready, plan.last_tail if plan.closes else plan.tail)
-                    self._closes = plan.closes
+                    self._closes = plan.closes or self._shared.closing
+                    self._say(plan.ready, plan.last_tail if self._closes else plan.tail)
                     self._rest()
                 else:
                     self._call(plan, body)
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
             return
         plan = self._plan
         self._chunked = length is None and not plan.old
-        self._closes = plan.closes or self._shared.draining or (length is None and plan.old)
+        self._closes = plan.closes or self._shared.closing or (length is None and plan.old)
         self._enter(State.ANSWERING)
         top = answers.top_of(head, length) + (_CHUNKED if self._chunked else b"")
         self._transport.write(top + (plan.last_tail if self._closes else plan.tail))
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
 
     def _give(self, head: Head, body: bytes) -> None:
         plan = self._plan
-        self._closes = plan.closes or self._shared.draining
+        self._closes = plan.closes or self._shared.closing
         tail = plan.last_tail if self._closes else plan.tail
         if len(body) <= _JOINED and head.status not in BODILESS:
             self._transport.write(_ANSWER % (head.status, head.reason, head.lines, len(body), tail, body))
@@ -393,5 +393,7 @@ class Connection(asyncio.Protocol):
             plan = self._incoming.plan
             if plan is not None:
                 self._refuse(Refused(HTTP_TIMEOUT.refusal(seconds=limits.BODY_S), plan.last_tail))
+            elif self._shared.closing and self._state is IDLE:
+                self._linger()
             else:
                 self._close()

@@ -2,7 +2,7 @@
 
 Job: accept, count, sweep deadlines once a second, drain.
 Rules: one timer for all connections. Draining answers what is in work, refuses what is not complete, and closes each
-connection as it becomes idle; at the deadline what is left is cut.
+connection as it becomes idle; at the deadline what is left is cut. Retiring refuses nothing.
 Must not know: HTTP (`connection`, `head`, `body`).
 """
 
@@ -31,7 +31,7 @@ SWEEP_S: Final = 1.0
 
 
 class HttpServer:
-    """One listener. ``upgrade``: see `shared.Parts`."""
+    """All HTTP clients of one process. ``upgrade``: see `shared.Parts`."""
 
     def __init__(  # noqa: PLR0913 - the composition root names each part once
         self,
@@ -46,7 +46,7 @@ class HttpServer:
     ) -> None:
         self._shared = Shared(settings, Parts(routes, sender, report, upgrade), metrics)
         self._clock = clock
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         metrics.connections.read_from(lambda: self.connections, "http")
 
@@ -59,32 +59,39 @@ class HttpServer:
         return len(self._shared.open)
 
     async def start(self, where: socket.socket | tuple[str, int]) -> tuple[str, int]:
-        """Listen on a bound socket or an address. Returns (host, port). Raises OSError."""
+        """Listen on a bound socket or an address, beside others. Returns (host, port). Raises OSError."""
         loop = asyncio.get_running_loop()
         if isinstance(where, socket.socket):
-            self._listener = await loop.create_server(self._connection, sock=where, backlog=BACKLOG)
+            listener = await loop.create_server(self._connection, sock=where, backlog=BACKLOG)
         else:
             host, port = where
-            self._listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
-        self._timer = loop.call_later(SWEEP_S, self._tick)
-        host, port = self._listener.sockets[0].getsockname()[:2]
+            listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+        self._listeners.append(listener)
+        self._timer = self._timer or loop.call_later(SWEEP_S, self._tick)
+        host, port = listener.sockets[0].getsockname()[:2]
         return host, port
 
     def stop_accepting(self) -> None:
-        """Close the listening socket; open connections go on."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        """Close the listening sockets; open connections go on."""
+        while self._listeners:
+            self._listeners.pop().close()
 
     def give_up(self) -> None:
         """The drain is over: answer what is passed through by an error; what the router has, it answers itself."""
         for connection in tuple(self._shared.open):
             connection.give_up()
 
+    async def retire(self, until: float) -> None:
+        """Another process has the listening socket: answer what still comes on open connections, each with its last
+        answer. Return when every connection is closed, or at ``until``, of the clock."""
+        self.stop_accepting()
+        self._shared.retire()
+        await self._emptied(until - self._clock())
+
     async def drain(self, until: float) -> None:
         """Return when every connection is closed. ``until``, of the clock, is when the rest is cut."""
         self.stop_accepting()
-        self._shared.draining = True
+        self._shared.drain()
         for _ in range(2):  # requests that the kernel holds already are read, and refused by an answer
             await asyncio.sleep(0)
         for connection in tuple(self._shared.open):
@@ -95,6 +102,7 @@ class HttpServer:
         await self._emptied(SWEEP_S)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def sweep(self) -> None:
         """Look at each connection's deadlines."""

@@ -37,6 +37,9 @@ BODY_S: Final = 60.0
 """From there to the end of its body."""
 LINGER_S: Final = 2.0
 """For the client to read an answer after which we close, while it may still be sending."""
+RETIRED_IDLE_S: Final = 2.0
+"""For an idle connection to send its last request, when another process takes over. A client in the middle of its work
+sends one by then and is told with the answer; closed at once, it would meet the end of the connection half-way."""
 PROGRESS_S: Final = 30.0
 """How long a client may take no byte of what is written for it."""
 

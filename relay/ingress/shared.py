@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.ingress.head import HeadMemo
-from relay.ingress.limits import BODY_S, HEAD_S, LINGER_S, State
+from relay.ingress.limits import BODY_S, HEAD_S, LINGER_S, RETIRED_IDLE_S, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,9 @@ class Shared:
     """See the module."""
 
     __slots__ = (
-        "date", "draining", "emptied", "handed_over", "heads", "limits", "max_body_bytes", "max_connections", "open",
-        "passed", "refused", "report", "routes", "sender", "submitted", "upgrade", "upstream_timeout_s",
+        "closing", "date", "draining", "emptied", "handed_over", "heads", "limits", "max_body_bytes",
+        "max_connections", "open", "passed", "refused", "report", "routes", "sender", "submitted", "upgrade",
+        "upstream_timeout_s",
     )  # fmt: skip
 
     def __init__(self, settings: config.Settings, parts: Parts, metrics: Metrics) -> None:
@@ -76,7 +77,10 @@ class Shared:
         self.passed = Outcomes(metrics, "pass")
         self.submitted = Outcomes(metrics, "submission")
         self.refused = Outcomes(metrics, "refused")
+        self.closing = False
+        """Each answer is its connection's last."""
         self.draining = False
+        """What was not taken up yet is refused."""
         self.date = b""
         self.open: set[Connection] = set()
         self.handed_over: set[Connection] = set()
@@ -87,6 +91,15 @@ class Shared:
     def tick(self) -> None:
         """Each second: our own answers say when they were given (RFC 9110, 6.6.1); a passed one says what it says."""
         self.date = b"Date: %b\r\n" % formatdate(usegmt=True).encode()
+
+    def retire(self) -> None:
+        """Requests are answered as ever, each as the last of its connection."""
+        self.closing = True
+        self.limits[State.IDLE] = RETIRED_IDLE_S
+
+    def drain(self) -> None:
+        """Requests that are not taken up yet are refused."""
+        self.closing = self.draining = True
 
     def enter(self, connection: Connection) -> int:
         """Count a new connection. Returns how many there are beyond the limit."""

@@ -46,6 +46,7 @@ ways (another instance, while nothing tells of it) must not cost a whole window.
 
 NEVER: Final = float("-inf")
 _NUMBER: Final = attrgetter("number")
+_ARRIVED: Final = attrgetter("arrived")
 
 
 class _Moment(Generic[T]):
@@ -152,7 +153,10 @@ class Lane(Generic[T]):
             self._insert(ticket)
         else:
             room.append(ticket)
-        moment.arrivals.append(ticket)
+        if moment.arrivals and moment.arrivals[-1].arrived > now:
+            insort(moment.arrivals, ticket, key=_ARRIVED)  # it comes a second time, by way of another process
+        else:
+            moment.arrivals.append(ticket)
         return ticket
 
     def decide(self, now: float) -> Step[T]:

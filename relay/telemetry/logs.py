@@ -26,7 +26,7 @@ import structlog
 from relay.telemetry.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from relay.config import Log
     from relay.telemetry.metrics import Cell, Metrics
@@ -37,6 +37,8 @@ WRITE_LINES: Final = 256
 """Lines of one write."""
 GATHER_S: Final = 0.01
 """Between the writes of a log that keeps up, lines gather for so long."""
+WRITE_BYTES: Final = select.PIPE_BUF
+"""Of one write: up to this a pipe takes it whole (POSIX), so that processes that share it do not cut into lines."""
 CLOSE_S: Final = 1.0
 """How long `Logs.close` waits for lines still in the queue."""
 
@@ -52,8 +54,8 @@ class Logs:
         self._faults = metrics.faults.cell()
 
     @classmethod
-    def start(cls, settings: Log, metrics: Metrics, stream: IO[Any]) -> Logs:
-        """Send every logger's lines to the file descriptor of ``stream``.
+    def start(cls, settings: Log, metrics: Metrics, stream: IO[Any], *, worker: int | None = None) -> Logs:
+        """Send every logger's lines to the file descriptor of ``stream``. ``worker``: which of several this process is.
 
         Not to the stream itself: a thread blocked in its ``write`` holds a lock that the end of the process needs.
         """
@@ -63,6 +65,7 @@ class Logs:
         console = settings.format == "console" or (settings.format == "auto" and on_terminal)
         structlog.configure(
             processors=[
+                *([_of_worker(worker)] if worker is not None else []),
                 structlog.processors.format_exc_info,
                 redact,
                 _headed,
@@ -137,7 +140,8 @@ class _Writer:
                 self._hurry.wait(GATHER_S)
             lines = self._take()
             try:
-                self._write(b"".join(lines))
+                for part in _in_writes(lines):
+                    self._write(part)
             except OSError:  # the reader is gone or the disk is full, perhaps not for ever
                 self._drop(len(lines))
                 continue
@@ -205,6 +209,26 @@ class _Libraries(logging.Handler):
         root.removeHandler(self)
         root.setLevel(self._level_before)
         super().close()
+
+
+def _in_writes(lines: list[bytes]) -> Iterator[bytes]:
+    """Whole lines, as many to a write as it may hold; a longer line is one of its own."""
+    part: list[bytes] = []
+    size = 0
+    for line in lines:
+        if part and size + len(line) > WRITE_BYTES:
+            yield b"".join(part)
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    yield b"".join(part)
+
+
+def _of_worker(number: int) -> structlog.typing.Processor:
+    def add(_logger: Any, _level: str, event: _Event) -> _Event:
+        return {"event": event.pop("event"), "worker": number, **event}
+
+    return add
 
 
 def _headed(logger: _Line, level: str, event: _Event) -> _Event:

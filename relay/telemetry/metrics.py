@@ -39,6 +39,12 @@ LATENCY_BUCKETS: Final = (
 )
 
 
+Values = dict[tuple[str, ...], tuple[float, ...]]
+"""A family's numbers by its label values: one, or a histogram's buckets and then their sum."""
+Snapshot = dict[str, Values]
+"""By name of the family."""
+
+
 class Cell:
     """One count. Only ``n`` matters."""
 
@@ -72,7 +78,20 @@ class _Family:
     def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
         self.name = PREFIX + name
         self.help = help_text
+        self.combine: Callable[[Iterable[float]], float] = sum
         self.labels: Mapping[str, tuple[str, ...]] = labels
+
+    def values(self) -> Values:
+        """What is counted now."""
+        raise NotImplementedError
+
+    def show(self, values: Values) -> Metric:
+        """``values`` as prometheus-client wants them."""
+        raise NotImplementedError
+
+    def collect(self) -> Metric:
+        """What is counted now, as prometheus-client wants it."""
+        return self.show(self.values())
 
     def keys(self) -> Iterator[tuple[str, ...]]:
         """Each combination of label values, in the order of the labels."""
@@ -97,33 +116,47 @@ class Counter(_Family):
         """Ask ``reader`` at each scrape instead: a pure room counts for itself."""
         self._readers[values] = reader
 
-    def collect(self) -> Metric:
-        """As prometheus-client wants it."""
+    def values(self) -> Values:
+        """What is counted now."""
+        readers = self._readers
+        return {key: (readers[key]() if key in readers else cell.n,) for key, cell in self.cells.items()}
+
+    def show(self, values: Values) -> Metric:
+        """``values`` as prometheus-client wants them."""
         family = CounterMetricFamily(self.name, self.help, labels=list(self.labels))
-        for key, cell in self.cells.items():
-            reader = self._readers.get(key)
-            family.add_metric(key, reader() if reader else cell.n)
+        for key, (value,) in values.items():
+            family.add_metric(key, value)
         return family
 
 
 class Gauge(_Family):
-    """A value read at the moment of the scrape, from whoever owns it."""
+    """A value read at the moment of the scrape, from whoever owns it.
+
+    ``combine``: what several processes make of it is the sum of theirs, unless another function says so.
+    """
 
     kind = "gauge"
 
-    def __init__(self, name: str, help_text: str, **labels: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, help_text: str, combine: Callable[[Iterable[float]], float] = sum, **labels: tuple[str, ...]
+    ) -> None:
         super().__init__(name, help_text, **labels)
+        self.combine = combine
         self._readers: dict[tuple[str, ...], Callable[[], float]] = {}
 
     def read_from(self, reader: Callable[[], float], *values: str) -> None:
         """Ask ``reader`` at each scrape."""
         self._readers[values] = reader
 
-    def collect(self) -> Metric:
-        """As prometheus-client wants it."""
+    def values(self) -> Values:
+        """What its owners say now."""
+        return {key: (reader(),) for key, reader in self._readers.items()}
+
+    def show(self, values: Values) -> Metric:
+        """``values`` as prometheus-client wants them."""
         family = GaugeMetricFamily(self.name, self.help, labels=list(self.labels))
-        for key, reader in self._readers.items():
-            family.add_metric(key, reader())
+        for key, (value,) in values.items():
+            family.add_metric(key, value)
         return family
 
 
@@ -140,13 +173,16 @@ class Histogram(_Family):
         """The cell of these label values; KeyError for one outside the closed set."""
         return self.cells[values]
 
-    def collect(self) -> Metric:
-        """As prometheus-client wants it."""
+    def values(self) -> Values:
+        """What was observed: the count of each bucket, then the sum."""
+        return {key: (*cell.counts, cell.total) for key, cell in self.cells.items()}
+
+    def show(self, values: Values) -> Metric:
+        """``values`` as prometheus-client wants them."""
         family = HistogramMetricFamily(self.name, self.help, labels=list(self.labels))
         bounds = [*map(str, LATENCY_BUCKETS), "+Inf"]
-        for key, cell in self.cells.items():
-            rising = accumulate(cell.counts)
-            family.add_metric(key, list(zip(bounds, rising, strict=True)), cell.total)
+        for key, (*counts, total) in values.items():
+            family.add_metric(key, list(zip(bounds, accumulate(counts), strict=True)), total)
         return family
 
 
@@ -156,6 +192,7 @@ REFUSALS: Final = (
     "at_capacity",
     "too_much_waiting",
     "ordering_unavailable",
+    "lanes_unavailable",
     "nonce_gap",
     "draining",
     "internal",
@@ -225,7 +262,7 @@ class Metrics:
             "Upstream requests that got no usable answer.",
             reason=("unreachable", "timed_out", "cut_off", "unusable"),
         )
-        self.upstream_ready = Gauge("upstream_ready", "1 while the upstream answers, on the right chain.")
+        self.upstream_ready = Gauge("upstream_ready", "1 while the upstream answers, on the right chain.", combine=min)
         self.upstream_connections = Gauge(
             "upstream_connections", "Connections to the upstream, by state.", state=("idle", "busy", "opening")
         )
@@ -240,8 +277,28 @@ class Metrics:
         self.leases = Gauge("lanes_shared", "Lanes that want or hold a lease.")
         self.redis_degraded = Gauge("redis_degraded", "1 while Redis is configured and gone.")
         self.redis_errors = Counter("redis_errors_total", "Commands to Redis that failed.", reason=REDIS_REASONS)
+        self.forwarded = Gauge("forwarded", "Submissions that this worker handed to the lane process, unanswered.")
+        self.forwarded_again = Counter(
+            "forwarded_again_total",
+            "Submissions handed to a lane process a second time, by why.",
+            why=("returned", "maybe_sent"),
+        )
+        self.link_drops = Counter("link_drops_total", "Links to the lane process lost with submissions on them.")
+        self.orphans = Counter(
+            "orphans_total",
+            "Submissions at the node when their lane process died, by how it was found out.",
+            end=("found", "repeated", "expired"),
+        )
         self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
+        self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
+        self.worker_restarts = Counter(
+            "worker_restarts_total", "Workers that were replaced, by why.", why=("died", "hung", "replaced")
+        )
         self.faults = Counter("faults_total", "Faults of the relay itself; each is in the log.")
+
+    def snapshot(self) -> Snapshot:
+        """All of it as plain values: what one process tells another (`relay.telemetry.totals`)."""
+        return {family.name: family.values() for family in self.families()}
 
     def families(self) -> list[Counter | Gauge | Histogram]:
         """In the order of their declaration."""

@@ -80,6 +80,7 @@ class WebSocketServer:
         self._headers: dict[web.RequestHandler, dict[str, str]] = {}
         self._sessions: dict[web.RequestHandler, Session] = {}
         self._moved = Signal()
+        self._retiring = False
         self._draining = False
         metrics.connections.read_from(lambda: len(self._closed), "websocket")
         self._sweeper = tasks.spawn("websocket sweep", self._sweep())
@@ -106,6 +107,14 @@ class WebSocketServer:
         """The drain is over: answer what waits for the node by an error; submissions are the router's to answer."""
         for session in list(self._sessions.values()):
             session.give_up(errors.DRAINING.refusal())
+
+    async def retire(self, until: float) -> None:
+        """Another process takes the new clients: answer what comes, and close each client when nothing of its waits.
+        Return when all are gone, or at ``until``, of the clock."""
+        self._retiring = True
+        for session in list(self._sessions.values()):
+            session.shut(None, RESTARTS)
+        await self._all_gone(until - self._clock())
 
     async def drain(self, until: float) -> None:
         """Answer all that is in work, calls until ``until`` (of the clock), submissions to their end; then close."""
@@ -167,8 +176,8 @@ class WebSocketServer:
         if transport is None:
             return
         session = self._sessions[request.protocol] = Session(self._house, socket, transport)
-        if self._draining:
-            session.shut(errors.DRAINING.refusal(), RESTARTS)
+        if self._draining or self._retiring:
+            session.shut(errors.DRAINING.refusal() if self._draining else None, RESTARTS)
         await asyncio.wait({self._tasks.spawn("websocket client", session.serve())})
 
     def _refusal(self, request: web.BaseRequest) -> web.Response | None:

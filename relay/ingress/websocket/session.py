@@ -96,7 +96,7 @@ class Session:
         socket.on_breach = self._breached
 
     def __repr__(self) -> str:
-        state = "gone" if self._gone else "closing" if self._closing else "open"
+        state = "gone" if self._gone else "closing" if self._closer else "open"
         return f"<Session {state}: {len(self._work)} in work, {self._out.size} bytes wait>"
 
     async def serve(self) -> None:
@@ -119,10 +119,13 @@ class Session:
         elif silent == PING_TICKS:
             self._out.put(Frame(WSMsgType.PING, b""))
 
-    def shut(self, refusal: Refusal, reason: str) -> None:
-        """Close once all is answered; what comes until then is answered by ``refusal``. ``reason``: 123 bytes."""
-        if self._closing is None and not self._gone:
-            self._closing = refusal
+    def shut(self, refusal: Refusal | None, reason: str) -> None:
+        """Close once all is answered; what comes until then is answered by ``refusal``, None: as ever.
+
+        ``reason``: 123 bytes.
+        """
+        self._closing = self._closing or refusal
+        if self._closer is None and not self._gone:
             self._closer = self._house.tasks.spawn("websocket close", self._close(reason))
 
     def give_up(self, refusal: Refusal) -> None:

@@ -1,0 +1,199 @@
+"""The three sides of a relay: the node, the lanes, the clients. One process may have all of them, or some.
+
+Job: wire the rooms of each side together; start it, end it. `relay.app` puts all three into one process,
+`relay.workers` spreads them over several.
+Rules: nothing is global; each room gets what it needs here. A side knows the sides below it only as what it was given.
+Must not know: processes, signals, who decides when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relay.ingress.http import HttpServer
+from relay.ingress.websocket import WebSocketServer
+from relay.intake import Intake
+from relay.router import Router
+from relay.submit import Submitter
+from relay.tasks import TaskOwner
+from relay.upstream.accounts import Accounts
+from relay.upstream.client import UpstreamClient
+from relay.upstream.identity import Identity
+from relay.upstream.pool import Pool
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from relay.config import Settings
+    from relay.intake import Desk
+    from relay.lease import Tier
+    from relay.submission import Submission
+    from relay.telemetry.metrics import Metrics
+    from relay.turns import Witness
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What all sides of a process share. ``report`` gets the place and the error of each fault of ours."""
+
+    settings: Settings
+    metrics: Metrics
+    report: Callable[[str, BaseException], None]
+    clock: Callable[[], float]
+
+
+class NodeSide:
+    """Connections to the node, and what is known of it."""
+
+    def __init__(self, house: House) -> None:
+        upstream = house.settings.upstream
+        self.pool = Pool(upstream, house.metrics, house.report, clock=house.clock)
+        self.client = UpstreamClient(self.pool, house.metrics, upstream.timeout_s, house.clock)
+        self.identity = Identity(self.client, house.settings.prechecks)
+        self.accounts = Accounts(self.client)
+        house.metrics.upstream_ready.read_from(lambda: int(self.identity.readiness.ready))
+
+    def __repr__(self) -> str:
+        return f"<NodeSide {self.pool!r}>"
+
+    def start(self, background: TaskOwner) -> None:
+        """Begin to ask the node who it is. It need not be there yet."""
+        background.start("identity", self.identity.watch_forever())
+
+    def give_up(self) -> None:
+        """End what waits for the node, by an error."""
+        self.client.give_up()
+
+    async def close(self) -> None:
+        """Cut what is left."""
+        await self.pool.close()
+
+
+class LaneSide:
+    """The lanes of all senders, and the order between instances if there is one."""
+
+    def __init__(self, house: House, node: NodeSide, witness: Witness[Submission] | None = None) -> None:
+        self.tier = _tier(house)
+        self.owner = TaskOwner("work", house.report)
+        self._ends = TaskOwner("lanes end", house.report)
+        self._over = asyncio.Event()
+        self.submitter = Submitter(
+            settings=house.settings,
+            client=node.client,
+            accounts=node.accounts,
+            identity=node.identity,
+            owner=self.owner,
+            metrics=house.metrics,
+            report=house.report,
+            clock=house.clock,
+            tier=self.tier,
+            witness=witness,
+        )
+        self._show(house.metrics)
+
+    def __repr__(self) -> str:
+        return f"<LaneSide: {self.submitter.book.busy} lanes busy>"
+
+    async def start(self, background: TaskOwner) -> None:
+        """Begin to take turns."""
+        background.start("overdue", self.submitter.turns.sweep_forever())
+        if self.tier is not None:
+            await self.tier.start()
+
+    async def finished(self) -> None:
+        """Wait until nothing is in flight, or it was given up. What the lanes hold may outlive its clients (G8)."""
+        settled = self._ends.spawn("settled", self.owner.settled())
+        over = self._ends.spawn("over", self._over.wait())
+        await asyncio.wait({settled, over}, return_when=asyncio.FIRST_COMPLETED)
+
+    def give_up(self) -> None:
+        """Answer whoever still waits, now: refused if nothing was sent, else unknown."""
+        self._over.set()
+        self.submitter.give_up()
+
+    async def release(self) -> None:
+        """Leave what is shared with other instances in order."""
+        if self.tier is not None:
+            await self.tier.drain()
+
+    async def close(self) -> None:
+        """Stop what still runs."""
+        await self._ends.close()
+        await self.owner.close()
+        if self.tier is not None:
+            await self.tier.close()
+
+    def _show(self, metrics: Metrics) -> None:
+        """Gauges are read at the scrape from whoever owns the value."""
+        book = self.submitter.book
+        metrics.lanes.read_from(lambda: book.idle, "idle")
+        metrics.lanes.read_from(lambda: book.busy, "busy")
+        metrics.waiting.read_from(lambda: sum(lane.waiting for lane in book.busy_lanes()))
+        metrics.running.read_from(lambda: self.submitter.turns.running)
+        gaps = book.rules.gaps
+        metrics.gaps.count_from(lambda: gaps.filled, "filled")
+        metrics.gaps.count_from(lambda: gaps.forwarded, "forwarded")
+        metrics.gaps.count_from(lambda: gaps.refused, "refused")
+
+
+class ClientSide:
+    """Both ways in. Tickets are taken at ``desk``."""
+
+    def __init__(self, house: House, node: NodeSide, desk: Desk) -> None:
+        settings, metrics, report, clock = house.settings, house.metrics, house.report, house.clock
+        self.answers = TaskOwner("answers", report)
+        self._sessions = TaskOwner("websocket", report)
+        self._intake = Intake(
+            settings=settings, desk=desk, accounts=node.accounts, identity=node.identity, metrics=metrics, clock=clock
+        )
+        router = Router(settings, self._intake, node.client, self.answers, report)
+        self._sockets = WebSocketServer(
+            settings, router, node.pool, metrics, self._sessions, report=report, clock=clock
+        )
+        self._http = HttpServer(
+            settings, router, node.pool, metrics, report=report, upgrade=self._sockets.upgrade, clock=clock
+        )
+
+    def __repr__(self) -> str:
+        return f"<ClientSide {self._http!r} {self._sockets!r}>"
+
+    async def start(self, *places: socket.socket | tuple[str, int]) -> tuple[str, int]:
+        """Listen at each of ``places``. Returns (host, port) of the first. Raises OSError."""
+        bound = [await self._http.start(place) for place in places]
+        return bound[0]
+
+    def stop_accepting(self) -> None:
+        """No further client; those that are here go on."""
+        self._http.stop_accepting()
+
+    async def retire(self, until: float) -> None:
+        """Refuse nothing, but let each client go with its next answer; at most until ``until``, of the clock."""
+        await asyncio.gather(self._http.retire(until), self._sockets.retire(until))
+
+    async def drain(self, until: float) -> None:
+        """Answer what is in work, refuse what comes, close; cut what is left at ``until``, of the clock (G12)."""
+        await asyncio.gather(self._http.drain(until), self._sockets.drain(until))
+        await self.answers.settled()
+
+    def give_up(self) -> None:
+        """Answer what waits for a receipt or for the node; submissions are answered by whoever holds them."""
+        self._intake.give_up()
+        self._http.give_up()
+        self._sockets.give_up()
+
+    async def close(self) -> None:
+        """Stop what still runs."""
+        await self.answers.close()
+        await self._sessions.close()
+
+
+def _tier(house: House) -> Tier | None:
+    """The order between instances, if there is to be one: without it the client library is not even loaded."""
+    if not house.settings.redis.url:
+        return None
+    from relay.lease import Tier  # noqa: PLC0415 - as above
+
+    return Tier(house.settings, house.metrics, house.report)

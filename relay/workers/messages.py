@@ -1,0 +1,128 @@
+"""What forwarders and the lane process say to each other, as frames.
+
+    forwarder → desk     ticket (number, …)        left
+    desk → forwarder     outcome (number, …)       returned (number)       leaving
+
+Job: submissions and outcomes as plain tuples, and back.
+Rules: a number is the forwarder's, for one ticket over one link. A ticket brings what was decoded, so that nobody
+recovers a sender twice. Whatever is read is checked for its types and sizes first; `Garbled` if it is not as written
+here.
+Must not know: links, lanes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from relay.errors import CATALOGUE, Refusal
+from relay.methods import SUBMISSIONS, Request
+from relay.submission import Accepted, Declined, Submission
+from relay.transaction import SignedTransaction
+from relay.workers.frames import Garbled
+
+if TYPE_CHECKING:
+    from relay.submission import Outcome
+    from relay.workers.frames import Frame
+
+TICKET: Final = "ticket"
+OUTCOME: Final = "outcome"
+RETURNED: Final = "returned"
+"""Nothing of this ticket was sent: the forwarder keeps it for the next lane process."""
+LEAVING: Final = "leaving"
+"""The lane process hands over: what it has not returned it will answer; send everything else to its replacement."""
+LEFT: Final = "left"
+"""Understood: no ticket follows on this link."""
+
+_FIELDS: Final = SignedTransaction.__struct_fields__
+_ADDRESS: Final = 20
+_HASH: Final = 66
+_WORD: Final = 1 << 256
+_NONCES: Final = 1 << 64
+
+
+def ticket(number: int, submission: Submission) -> Frame:
+    """A submission, as the forwarder has it."""
+    request = submission.request
+    signed = submission.transaction
+    fields = [*msgspec.structs.astuple(signed)]
+    fields[_SPAN], fields[_ACCESS] = tuple(signed.data_span), tuple(signed.access_list)
+    return (
+        TICKET, number, request.method.name, request.wire_params, request.timeout_s, submission.arrived,
+        submission.maybe_sent, fields,
+    )  # fmt: skip
+
+
+_SPAN: Final = _FIELDS.index("data_span")
+_ACCESS: Final = _FIELDS.index("access_list")
+
+
+def read_ticket(frame: Frame, now: float) -> tuple[int, Submission]:
+    """The ticket's number, and the submission as it was at the forwarder; one from the future has arrived now."""
+    match frame:
+        case (
+            _,
+            int(number),
+            str(name),
+            bytes(wire_params),
+            float(timeout_s),
+            float(arrived),
+            bool(maybe_sent),
+            fields,
+        ):
+            method = SUBMISSIONS.get(name)
+        case _:
+            raise Garbled(f"a ticket of {len(frame)} parts, or of other types")
+    if method is None:
+        raise Garbled(f"a ticket for {name[:100]}")
+    signed = _signed(fields)
+    submission = Submission(Request(method, signed.raw, wire_params, timeout_s), signed, min(arrived, now))
+    submission.maybe_sent = maybe_sent
+    return number, submission
+
+
+def _signed(fields: object) -> SignedTransaction:
+    if not isinstance(fields, list) or len(fields) != len(_FIELDS):
+        raise Garbled("a transaction of another shape")
+    try:
+        signed = msgspec.convert(dict(zip(_FIELDS, fields, strict=True)), SignedTransaction, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise Garbled(f"a transaction of other types: {error}") from error
+    fits = len(signed.sender_bytes) == _ADDRESS and len(signed.hash) == _HASH and signed.hash.startswith("0x")
+    if not fits or not 0 <= signed.nonce < _NONCES or not 0 <= (signed.chain_id or 0) < _WORD:
+        raise Garbled("a transaction of other sizes")
+    return signed
+
+
+def outcome(number: int, result: Outcome) -> Frame:
+    """What became of a ticket."""
+    match result:
+        case Accepted(text):
+            return OUTCOME, number, "accepted", text
+        case Declined(text):
+            return OUTCOME, number, "declined", text
+        case Refusal(case, message, data):
+            return OUTCOME, number, case.name, (message, data)
+
+
+def read_outcome(frame: Frame) -> tuple[int, Outcome]:
+    """The ticket's number, and what became of it."""
+    match frame:
+        case (_, int(number), "accepted", bytes(text)):
+            return number, Accepted(text)
+        case (_, int(number), "declined", bytes(text)):
+            return number, Declined(text)
+        case (_, int(number), str(name), (str(message), data)) if name in CATALOGUE:
+            return number, Refusal(CATALOGUE[name], message, data)
+        case _:
+            raise Garbled(f"an outcome of {len(frame)} parts, or of other types")
+
+
+def read_returned(frame: Frame) -> int:
+    """The ticket's number."""
+    match frame:
+        case (_, int(number)):
+            return number
+        case _:
+            raise Garbled("a return without a number")

@@ -1,0 +1,354 @@
+"""Tickets from the workers that take clients to the lane process and back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from relay.devnode import NodeSettings
+from relay.devnode.faults import Answer as NodeAnswer
+from relay.devnode.faults import Hang, Refuse
+from tests.scripted_node import both_loops
+from tests.stand import signed
+from tests.test_submit import error, hash_of
+from tests.workers_rig import Crew
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relay.router import Answer
+    from tests.workers_rig import LaneProcess
+
+LATE = NodeSettings(delay_ms=(0.0, 5.0))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Until something in this process is so: each turn of the loop brings it nearer."""
+    while not condition():  # noqa: ASYNC110 - there is no event for what several parts do together
+        await asyncio.sleep(0.001)
+
+
+async def answers(waits: list[asyncio.Future[Answer]]) -> list[Any]:
+    """The response objects."""
+    return [json.loads(answer.body) for answer in await asyncio.gather(*waits)]
+
+
+def lanes(crew: Crew) -> LaneProcess:
+    """The lane process that lives."""
+    assert crew.lanes is not None
+    return crew.lanes
+
+
+@both_loops
+async def test_a_submission_goes_through_the_lane_process() -> None:
+    """Its outcome is the node's; a refusal comes back as it was, error object included."""
+    async with Crew() as crew:
+        crew.node.script.add(Refuse(message="odd", code=-32123, data={"why": [1]}, nonce=1))
+        [ingress] = crew.ingress
+        accepted, refused = await ingress.send(signed(0)), await ingress.send(signed(1))
+
+        assert accepted["result"] == hash_of(signed(0))
+        assert error(refused) == {"code": -32123, "message": "odd", "data": {"why": [1]}}
+        assert ingress.client._numbers is not lanes(crew).client._numbers
+        assert [arrival.nonce for arrival in crew.node.arrivals] == [0, 1]
+
+
+@both_loops
+async def test_a_burst_over_three_workers_keeps_its_order() -> None:
+    """One order at the node, whichever worker took a transaction."""
+    async with Crew(3, LATE) as crew:
+        replies = await crew.burst(4, 40)
+
+        assert [reply for reply in replies if "error" in reply] == []
+        crew.assert_order()
+        assert crew.node.arrivals.total == 160
+        assert all(ingress.metrics.lane_wait.cell("local").total == 0 for ingress in crew.ingress)
+
+
+@both_loops
+async def test_copies_are_one_submission_within_a_worker_and_across() -> None:
+    """Every copy is answered, the node sees one."""
+    async with Crew(2) as crew:
+        crew.node.script.add(Hang(times=1))
+        first, second = crew.ingress
+        waits = [one.route(signed(0)) for one in (first, first, second, second)]
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await until(lambda: len(second.forwarder._tickets) == 1 and lanes(crew).metrics.attached.cell().n == 1)
+        crew.node.release()
+        replies = await answers(waits)
+
+        assert [reply["result"] for reply in replies] == [hash_of(signed(0))] * 4
+        assert crew.node.arrivals.total == 1
+        assert first.metrics.attached.cell().n == second.metrics.attached.cell().n == 1
+
+
+@both_loops
+async def test_tickets_wait_for_a_lane_process() -> None:
+    """Taken before there is one, and sent in order when there is."""
+    async with Crew(laneless=True) as crew:
+        waits = [crew.ingress[0].route(signed(nonce)) for nonce in (1, 0, 2)]
+        await crew.start_lanes()
+        replies = await answers(waits)
+
+        assert all("result" in reply for reply in replies)
+        crew.assert_order()
+
+
+@both_loops
+async def test_refusals_of_the_lanes_reach_the_client_as_they_are() -> None:
+    """Case, text and data of a refusal survive the link."""
+    async with Crew(ordering={"max_queue": 1, "reorder_window_ms": 60_000}) as crew:
+        crew.node.script.add(Hang(times=1))
+        [ingress] = crew.ingress
+        holder, *waits = [ingress.route(signed(nonce)) for nonce in range(3)]
+        [full, other] = await answers(waits)
+        crew.node.release()
+
+        assert error(full) == error(other)
+        assert error(full)["message"] == "queue of this sender is full (1 waiting, [ordering] max_queue)"
+        await holder
+
+
+# The lane process dies.
+
+
+@both_loops
+async def test_what_waited_when_the_lane_process_died_is_sent_by_the_next() -> None:
+    """One transaction was at the node, others waited: each lands once and in order, each client is told so."""
+    async with Crew(3, LATE) as crew:
+        crew.node.script.add(Hang(when="after", nonce=3, times=1))
+        waits = [crew.ingress[nonce % 3].route(signed(nonce)) for nonce in range(10)]
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await crew.kill_lanes()
+        after = [crew.ingress[nonce % 3].route(signed(nonce)) for nonce in range(10, 15)]
+        await crew.start_lanes()
+        replies = await answers(waits + after)
+
+        assert [reply.get("result") for reply in replies] == [hash_of(signed(nonce)) for nonce in range(15)]
+        crew.assert_order()
+        assert crew.node.arrivals.total == 15
+
+
+@both_loops
+async def test_a_lane_does_not_run_ahead_of_what_a_dead_process_sent() -> None:
+    """Its client has gone with it: nobody repeats nonce 0, and nonce 1 waits until the node shows it."""
+    async with Crew(2) as crew:
+        crew.node.script.add(Hang(when="after", times=1))
+        crew.node.script.add(NodeAnswer(method="eth_getTransactionByHash", result=None))
+        lonely, other = crew.ingress
+        lost = lonely.route(signed(0))
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await lonely.close()
+        await crew.kill_lanes()
+        crew.ingress.remove(lonely)
+        replacement = await crew.start_lanes()
+        next_one = other.route(signed(1))
+        await until(lambda: bool(replacement.aftermath._held))
+        assert crew.node.arrivals.total == 1
+        crew.node.script.clear()
+        [reply] = await answers([next_one])
+
+        assert reply["result"] == hash_of(signed(1))
+        crew.assert_order()
+        assert replacement.metrics.orphans.cell("found").n == 1
+        assert not lost.done()
+
+
+@both_loops
+async def test_a_repeated_transaction_is_never_refused_on_the_word_of_a_resend() -> None:
+    """Its first send may have been taken: what the node says of the second proves nothing."""
+    async with Crew(ordering={"max_wait_s": 4}) as crew:
+        crew.node.script.add(Hang(times=1))
+        wait = crew.ingress[0].route(signed(0))
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await crew.kill_lanes()
+        crew.node.script.add(Refuse(message="insufficient funds for gas * price + value"))
+        await crew.start_lanes()
+        [reply] = await answers([wait])
+
+        assert (error(reply)["code"], error(reply)["data"]) == (-32040, {"hash": hash_of(signed(0))})
+
+
+@both_loops
+async def test_a_lane_process_that_stays_away_is_answered_for() -> None:
+    """Never sent: refused. Perhaps at the node: unknown, with the hash. No ticket waits for ever."""
+    now = [100.0]
+    async with Crew(clock=lambda: now[0]) as crew:
+        crew.node.script.add(Hang(times=1))
+        [ingress] = crew.ingress
+        sent = ingress.route(signed(0))
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await crew.kill_lanes()
+        await until(lambda: not ingress.forwarder.linked or ingress.forwarder._links != set())
+        crew.socket.close()
+        for link in list(ingress.forwarder._links):
+            link.abort("nobody listens")
+        await until(lambda: not ingress.forwarder.linked)
+        kept = ingress.route(signed(1))
+        now[0] += 1000
+        ingress.forwarder.sweep()
+        unknown, refused = await answers([sent, kept])
+
+        assert (error(unknown)["code"], error(unknown)["data"]) == (-32040, {"hash": hash_of(signed(0))})
+        assert error(refused)["message"].startswith("no process kept the order for 1000.0 s")
+        assert ingress.metrics.lane_refusals.cell("lanes_unavailable").n == 1
+
+
+# A link dies, both processes live.
+
+
+@pytest.mark.parametrize("stage", ["before the ticket", "at the node", "after the answer"])
+@both_loops
+async def test_a_link_that_breaks_loses_nothing(stage: str) -> None:
+    """The forwarder asks again over the next one; the lane attaches it, or looks its hash up."""
+    async with Crew() as crew:
+        [ingress] = crew.ingress
+        await until(lambda: ingress.forwarder.linked and len(lanes(crew).desk._links) == 1)
+        crew.node.script.add(Hang(times=1))
+        [here], [there] = list(ingress.forwarder._links), list(lanes(crew).desk._links)
+        wait = ingress.route(signed(0))
+        if stage == "before the ticket":
+            here.abort("cut")
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        if stage == "at the node":
+            there.abort("cut")
+            await until(lambda: lanes(crew).metrics.attached.cell().n == 1)
+        if stage == "after the answer":
+            assert here._transport is not None
+            here._transport.pause_reading()
+        crew.node.release()
+        if stage == "after the answer":
+            await until(lambda: not lanes(crew).desk._waiters)
+            here.abort("cut")
+        [reply] = await answers([wait])
+
+        assert reply["result"] == hash_of(signed(0))
+        assert crew.node.arrivals.total == 1
+
+
+@both_loops
+async def test_a_client_worker_that_dies_loses_no_ticket() -> None:
+    """G8: what the lanes have is carried out, its outcome is dropped."""
+    async with Crew() as crew:
+        crew.node.script.add(Hang(times=1))
+        [ingress] = crew.ingress
+        for nonce in range(3):
+            ingress.route(signed(nonce)).add_done_callback(lambda _: None)
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await until(lambda: len(lanes(crew).desk._waiters) == 3)
+        await ingress.close()
+        crew.ingress.clear()
+        crew.node.release()
+        await crew.node.until(lambda: crew.node.arrivals.total == 3)
+        await until(lambda: not lanes(crew).desk._waiters)
+
+        crew.assert_order()
+
+
+@both_loops
+async def test_a_stranger_and_a_garbled_frame_are_turned_away() -> None:
+    """Whoever speaks another language is cut off; nobody else notices."""
+    async with Crew() as crew:
+        for bytes_ in (b"GET / HTTP/1.1\r\n\r\n", b"relay link 1\n\0\0\0\x05junk!"):
+            reader, writer = await asyncio.open_unix_connection(crew.path)
+            writer.write(bytes_)
+            assert (await reader.read()).startswith(b"relay link")
+            writer.close()
+        reply = await crew.ingress[0].send(signed(0))
+
+        assert reply["result"] == hash_of(signed(0))
+
+
+# The lanes are handed over.
+
+
+@both_loops
+async def test_handing_over_returns_what_waits_and_answers_what_runs() -> None:
+    """Nothing is marked or asked twice; new tickets wait for the replacement."""
+    async with Crew(2, LATE) as crew:
+        crew.node.script.add(Hang(nonce=0, times=1))
+        waits = [crew.ingress[nonce % 2].route(signed(nonce)) for nonce in range(8)]
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await until(lambda: len(lanes(crew).desk._waiters) == 8)
+        old = lanes(crew)
+        leaving = asyncio.get_running_loop().create_task(old.desk.hand_over())
+        await until(lambda: len(old.desk._waiters) == 1)
+        late = [crew.ingress[nonce % 2].route(signed(nonce)) for nonce in range(8, 10)]
+        crew.node.release()
+        await leaving
+        await old.close()
+        await crew.start_lanes()
+        replies = await answers(waits + late)
+
+        assert [reply.get("result") for reply in replies] == [hash_of(signed(nonce)) for nonce in range(10)]
+        crew.assert_order()
+        assert [one.metrics.forwarded_again.cell("returned").n for one in crew.ingress] == [3, 4]
+        assert [one.metrics.forwarded_again.cell("maybe_sent").n for one in crew.ingress] == [0, 0]
+        assert sum(one.metrics.unknown.cell("found").n for one in (old, lanes(crew))) == 0
+
+
+@both_loops
+async def test_giving_up_ends_a_hand_over() -> None:
+    """A node that does not answer keeps nobody: its transaction is unknown, with its hash."""
+    async with Crew() as crew:
+        crew.node.script.add(Hang(times=1))
+        wait = crew.ingress[0].route(signed(0))
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        leaving = asyncio.get_running_loop().create_task(lanes(crew).desk.hand_over())
+        await asyncio.sleep(0)
+        lanes(crew).desk.give_up()
+        await leaving
+        [reply] = await answers([wait])
+
+        assert (error(reply)["code"], error(reply)["data"]) == (-32040, {"hash": hash_of(signed(0))})
+
+
+@both_loops
+async def test_a_drain_answers_everything_from_the_lanes_outwards() -> None:
+    """What waits is refused, what runs is unknown, what comes is refused at the door."""
+    async with Crew() as crew:
+        crew.node.script.add(Hang(times=1))
+        [ingress] = crew.ingress
+        waits = [ingress.route(signed(nonce)) for nonce in range(2)]
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        ingress.forwarder.stop_taking()
+        late = await ingress.send(signed(0, who=1))
+        lanes(crew).desk.give_up()
+        await lanes(crew).desk.close()
+        holder, waiting = await answers(waits)
+
+        assert error(late)["code"] == error(waiting)["code"] == -32012
+        assert error(holder)["code"] == -32040
+
+
+@both_loops
+async def test_a_forwarder_that_gives_up_says_what_it_knows() -> None:
+    """Never sent: refused. Handed on: unknown."""
+    async with Crew(laneless=True) as crew:
+        [ingress] = crew.ingress
+        await until(lambda: ingress.forwarder.linked)
+        handed = ingress.route(signed(0))
+        ingress.forwarder._link = None
+        kept = ingress.route(signed(1))
+        ingress.forwarder.give_up()
+        unknown, refused = await answers([handed, kept])
+
+        assert (error(unknown)["code"], error(refused)["code"]) == (-32040, -32012)
+
+
+@both_loops
+async def test_a_lane_process_that_does_not_read_is_not_fed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be in flight is bounded; the next one is refused, not kept."""
+    monkeypatch.setattr("relay.workers.forwarder.MAX_INFLIGHT_BYTES", 2000)
+    async with Crew(laneless=True) as crew:
+        [ingress] = crew.ingress
+        waits = [ingress.route(signed(nonce)) for nonce in range(20)]
+        refused = [error(reply) for reply in await answers(waits[10:])]
+
+        assert {one["code"] for one in refused} == {-32005}
+        assert ingress.forwarder._inflight_bytes <= 2000
+        ingress.forwarder.give_up()
+        await answers(waits[:10])
