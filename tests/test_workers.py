@@ -231,6 +231,27 @@ async def test_a_link_that_breaks_loses_nothing(stage: str) -> None:
 
 
 @both_loops
+async def test_a_copy_that_may_have_been_sent_makes_all_of_them_so() -> None:
+    """Two workers have the same bytes, one of them from before: then no refusal is proof for either."""
+    async with Crew(2, ordering={"max_wait_s": 4}) as crew:
+        crew.node.script.add(Hang(nonce=0, times=1))
+        crew.node.script.add(Refuse(nonce=1, message="insufficient funds for gas * price + value"))
+        first, second = crew.ingress
+        holder, *waits = first.route(signed(0)), first.route(signed(1)), second.route(signed(1))
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        attached = lanes(crew).metrics.attached.cell()
+        await until(lambda: attached.n == 1)
+        for link in list(second.forwarder._links):
+            link.abort("cut")
+        await until(lambda: attached.n == 2)
+        crew.node.release()
+        replies = await answers(waits)
+
+        assert [error(reply)["code"] for reply in replies] == [-32040, -32040]
+        await holder
+
+
+@both_loops
 async def test_a_client_worker_that_dies_loses_no_ticket() -> None:
     """G8: what the lanes have is carried out, its outcome is dropped."""
     async with Crew() as crew:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.devnode.faults import Answer, Hang
+from relay.devnode.faults import Answer, Hang, Refuse
 from relay.lanes import lane_key
 from relay.workers.inflight import InflightTable, Send
 from tests.scripted_node import both_loops
@@ -114,6 +114,18 @@ async def test_the_same_bytes_go_first_and_count_as_sent_before() -> None:
         assert [reply["result"] for reply in replies] == [hash_of(signed(1)), hash_of(signed(0))]
         crew.assert_order()
         assert lanes(crew).metrics.orphans.cell("repeated").n == 1
+
+
+@both_loops
+async def test_no_refusal_of_the_same_bytes_is_proof() -> None:
+    """They came from a new client, and yet the node may have them from the dead process."""
+    async with Crew(2, ordering={"max_wait_s": 4}) as crew:
+        await orphan(crew)
+        crew.node.script.add(Refuse(message="insufficient funds for gas * price + value"))
+        await crew.start_lanes()
+        [reply] = await answers([crew.ingress[0].route(signed(0))])
+
+        assert (reply["error"]["code"], reply["error"]["data"]) == (-32040, {"hash": hash_of(signed(0))})
 
 
 @both_loops
