@@ -357,6 +357,16 @@ def test_a_ticket_waits_no_longer_than_its_limit() -> None:
     assert known.overdue(9.0) == TurnAway([(waiting, errors.WAITED_TOO_LONG.refusal(seconds=8.0))])
 
 
+def test_a_ticket_that_comes_late_has_the_limit_of_its_first_arrival() -> None:
+    """It was handed to another process before: what arrived after it, and came before it, does not extend its time."""
+    known = knowing(7, max_wait_s=10)
+    later = take(known, 9, 5.0, 1)
+    earlier = take(known, 8, 1.0, 2)
+
+    assert known.overdue(9.0) == TurnAway([(earlier, errors.WAITED_TOO_LONG.refusal(seconds=8.0))])
+    assert known.overdue(13.0) == TurnAway([(later, errors.WAITED_TOO_LONG.refusal(seconds=8.0))])
+
+
 def test_a_drained_lane_lets_all_waiting_go_but_not_the_holder() -> None:
     """What is at the node is finished, what waits is refused (G12)."""
     known = knowing(5)

@@ -84,18 +84,17 @@ class LaneDesk:
                 await asyncio.sleep(PAUSE_S)
 
     async def _open(self, connection: socket.socket) -> None:
+        link = Link(lambda frame: self._heard(link, frame), lambda _: self._dropped(link), answering=True)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._new_link, connection)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: link, connection)
         except (OSError, asyncio.CancelledError):
+            link.abort("not accepted")
             connection.close()
             raise
-
-    def _new_link(self) -> Link:
-        link = Link(lambda frame: self._heard(link, frame), lambda _: self._dropped(link), answering=True)
-        self._links.add(link)
-        self._deserted.clear()
-        self._staying.add(link)
-        return link
+        if not link.closing:
+            self._links.add(link)
+            self._deserted.clear()
+            self._staying.add(link)
 
     def _heard(self, link: Link, frame: Frame) -> None:
         match frame[:1]:

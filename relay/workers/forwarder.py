@@ -160,13 +160,14 @@ class Forwarder:
             self._log.debug("no link to the lane process", error=str(error))
             return
         if not link.closing:
+            self._links.add(link)
             self._link = link
             self._send_waiting()
             await self._unlinked.wait()
 
     def _new_link(self) -> Link:
+        # Not yet one of ours: it may never be connected, and nobody would say so.
         link = Link(lambda frame: self._heard(link, frame), lambda why: self._dropped(link, why))
-        self._links.add(link)
         return link
 
     def _send_waiting(self) -> None:
