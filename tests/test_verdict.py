@@ -248,8 +248,8 @@ def test_a_row_is_found_by_whole_words_in_its_order(text: str, *, matches: bool)
 
 
 NOTHING_SENT: Final = {
-    "queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "ordering_unavailable", "nonce_gap",
-    "internal", "upstream_unreachable", "draining", "http_timeout", "too_many_connections",
+    "queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "ordering_unavailable", "lanes_unavailable",
+    "nonce_gap", "internal", "upstream_unreachable", "draining", "http_timeout", "too_many_connections",
 }  # fmt: skip
 NOBODY_KNOWS: Final = {"outcome_unknown", "upstream_timeout", "upstream_unusable", "receipt_timeout"}
 BARE: Final = {"rejected", "invalid_params"}

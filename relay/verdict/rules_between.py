@@ -20,6 +20,7 @@ _OWN: Final = {
     errors.AT_CAPACITY: Disposition.NOT_NOW,
     errors.TOO_MUCH_WAITING: Disposition.NOT_NOW,
     errors.ORDERING_UNAVAILABLE: Disposition.NOT_NOW,
+    errors.LANES_UNAVAILABLE: Disposition.NOT_NOW,
     # … or it could not or would not pass anything on, and says that nothing was sent:
     errors.INTERNAL: Disposition.NOT_NOW,
     errors.UPSTREAM_UNREACHABLE: Disposition.NOT_NOW,
