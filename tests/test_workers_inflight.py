@@ -16,8 +16,7 @@ from relay.workers.inflight import InflightTable, Send
 from tests.scripted_node import both_loops
 from tests.stand import signed
 from tests.test_submit import hash_of
-from tests.test_workers import answers, lanes, until
-from tests.workers_rig import Crew
+from tests.workers_rig import Crew, answers, lanes, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,7 +35,7 @@ from tests.fleet import order
 from tests.stand import signed, submission
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from relay.config import Settings
 
@@ -230,3 +230,20 @@ class Crew:
     def assert_order(self) -> None:
         """Nothing overtook, and nothing was under way beside another of its sender."""
         assert (self.node.arrivals.inversions, self.node.arrivals.overlaps) == (0, 0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Until something in this process is so: each turn of the loop brings it nearer."""
+    while not condition():  # noqa: ASYNC110 - there is no event for what several parts do together
+        await asyncio.sleep(0.001)
+
+
+async def answers(waits: list[asyncio.Future[Answer]]) -> list[Any]:
+    """The response objects."""
+    return [json.loads(answer.body) for answer in await asyncio.gather(*waits)]
+
+
+def lanes(crew: Crew) -> LaneProcess:
+    """The lane process that lives."""
+    assert crew.lanes is not None
+    return crew.lanes
