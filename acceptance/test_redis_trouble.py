@@ -186,7 +186,7 @@ async def test_one_instance_goes_on_and_two_order_again(rig: Rig, measured: Meas
     await assert_in_order(chain, SENDERS * COUNT + 1 + ALONE)
     status, checks = await rig.readiness(one)
     assert status == 200
-    assert "Redis is gone" in checks["redis"]["detail"]
+    assert any("Redis is gone" in check["detail"] for check in checks.values())
     assert await rig.metric(one, "relay_redis_degraded") == 1
     assert met <= 2 * TIMEOUT_S + 0.25
     assert later < TIMEOUT_S
