@@ -302,13 +302,14 @@ async def test_a_known_head_without_its_end_is_no_request_yet() -> None:
     async with serving() as rig:
         wire = await rig.wire()
         known = post("Content-Length: 0", "X-Trace: a", body=b"", length=False)
-        await wire.send(known)
-        assert (await wire.reply()).status == 200
+        for _ in range(2):  # what comes once is not remembered
+            await wire.send(known)
+            assert (await wire.reply()).status == 200
         await wire.send(known.removesuffix(b"\r\n\r\n"))
         await turns()
         await wire.send(b"b\r\n\r\n")
         assert (await wire.reply()).status == 200
-        assert [sent.lines for sent in rig.upstream.sent] == [b"X-Trace: a\r\n", b"X-Trace: ab\r\n"]
+        assert [sent.lines for sent in rig.upstream.sent] == [b"X-Trace: a\r\n"] * 2 + [b"X-Trace: ab\r\n"]
 
 
 @on_each_loop

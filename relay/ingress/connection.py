@@ -89,6 +89,8 @@ class Connection(asyncio.Protocol):
             if self._state is IDLE:
                 head, end, body = data.partition(HEAD_END)
                 plan = self._recall(head)
+                if plan is None and end:
+                    plan = self._shared.heads.call(head)
                 if plan is not None and end and plan.length == len(body):
                     self._call(plan, body)
                     return

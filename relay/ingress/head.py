@@ -5,7 +5,7 @@ upstream, how the answer's head ends, or why the request is refused. Clients sen
 looking its bytes up in a dict replaces all of that.
 Rules: a plan depends on the head's bytes and the settings, on nothing else: no address, no time, no earlier request.
 httptools in its strict mode judges the form; what it takes and HTTP forbids is in `_CHECKS`. A head with credentials
-is never remembered.
+is never remembered, nor one that comes for the first time.
 Must not know: connections, bodies, the upstream.
 
 Source: RFC 9112 (message syntax), RFC 9110 sections 7.6 (hop-by-hop fields) and 10.1.1 (Expect)
@@ -34,6 +34,7 @@ from relay.ingress.answers import Ready, greeting, top_of
 from relay.ingress.cors import Cors, preflight
 from relay.ingress.limits import MAX_HEAD_BYTES, MAX_HEAD_LINES
 from relay.upstream.exchange import Head
+from relay.upstream.memo import Doorkeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 HEAD_END: Final = b"\r\n\r\n"
 _REMEMBERED_HEADS: Final = 1024
-_REMEMBERED_BYTES: Final = 2048
 _REMEMBERED_NAMES: Final = 512
 
 _NOTED: Final = frozenset({
@@ -92,11 +92,13 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 
 class Request(msgspec.Struct, frozen=True, gc=False):
     """A well-formed head, taken apart. ``fields``: the values of the headers that say how to go on, by lower-case
-    name; ``kept``: the lines that may go upstream; ``secret``: there are credentials."""
+    name; ``length``: Content-Length, 0 without one; ``kept``: the lines that may go upstream; ``secret``: there are
+    credentials."""
 
     method: bytes
     old: bool
     fields: dict[bytes, list[bytes]]
+    length: int
     kept: list[bytes]
     secret: bool
 
@@ -106,12 +108,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
             return []
         return [part.strip(b" \t") for part in b",".join(self.fields[name]).lower().split(b",")]
 
-    @property
-    def length(self) -> int:
-        """Content-Length, 0 without one."""
-        lengths = self.fields.get(b"content-length")
-        return int(lengths[0].lstrip(b"0") or b"0") if lengths else 0  # int() takes no more than 4,300 digits
-
 
 class HeadMemo:
     """Plans by head."""
@@ -120,8 +116,15 @@ class HeadMemo:
         self._max_body_bytes = settings.max_body_bytes
         self._cors = Cors(settings.cors_origins)
         self._plans: dict[bytes, Plan] = {}
+        self._doorkeeper = Doorkeeper()
         self.recall = self._plans.get
         """The plan of a head seen before, given without its empty line; None for another."""
+
+    def call(self, head: bytes) -> Plan | None:
+        """The plan of a call with a body of known length that is taken as it comes, given its head without the empty
+        line; None for any other head."""
+        plan = self._read(head + HEAD_END)
+        return plan if isinstance(plan, Plan) and _is_plain_call(plan) else None
 
     def plan(self, head: bytes) -> Plan | Refused:
         """The plan for a head, which ends with the first empty line."""
@@ -145,14 +148,15 @@ class HeadMemo:
                 if refusal is not None:
                     return self.refuse(head, refusal)
         plan = _plan(request, head, self._cors.tails(head))
-        if not request.secret and _is_plain_post(request, plan) and len(head) <= _REMEMBERED_BYTES:
-            self._remember(head, plan)
+        if not request.secret and _is_plain_call(plan):
+            self._remember(head[: -len(HEAD_END)], plan)
         return plan
 
     def _remember(self, head: bytes, plan: Plan) -> None:
-        if len(self._plans) >= _REMEMBERED_HEADS:
-            self._plans.clear()
-        self._plans[head[: -len(HEAD_END)]] = plan
+        if self._doorkeeper.lets_in(head):
+            if len(self._plans) >= _REMEMBERED_HEADS:
+                self._plans.clear()
+            self._plans[head] = plan
 
 
 @lru_cache(_REMEMBERED_NAMES)
@@ -196,8 +200,11 @@ def _take_apart(head: bytes) -> Request | Refusal:
             fields.setdefault(noted, []).append(value.strip(b" \t"))
         elif goes_on:
             kept.append(line)
-        secret = secret or is_secret
-    return Request(method, version == b"HTTP/1.0", fields, kept, secret)
+        if is_secret:
+            secret = True
+    lengths = fields.get(b"content-length")
+    length = int(lengths[0].lstrip(b"0") or b"0") if lengths else 0  # int() takes no more than 4,300 digits
+    return Request(method, version == b"HTTP/1.0", fields, length, kept, secret)
 
 
 def _malformed(head: bytes) -> Refusal | None:
@@ -321,5 +328,5 @@ def _asks_for_websocket(request: Request, connection: list[bytes]) -> bool:
     return b"upgrade" in connection and b"websocket" in request.values(b"upgrade")
 
 
-def _is_plain_post(request: Request, plan: Plan) -> bool:
-    return request.method == b"POST" and plan.length is not None and not plan.gzip and not plan.expects
+def _is_plain_call(plan: Plan) -> bool:
+    return plan.ready is None and plan.length is not None and not plan.gzip and not plan.expects

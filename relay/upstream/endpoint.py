@@ -84,8 +84,9 @@ class Endpoint:
 
     def _head(self, lines: bytes) -> bytes:
         """A client's line does not stand beside a configured one of the same name."""
-        kept = (line for line in lines.split(b"\r\n") if line and line.partition(b":")[0].lower() not in self._dropped)
-        return b"%b%bContent-Length: " % (self._start, b"".join(line + b"\r\n" for line in kept))
+        dropped = self._dropped
+        kept = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() not in dropped]
+        return b"%b%bContent-Length: " % (self._start, b"\r\n".join(kept))
 
     async def connect(self, factory: Callable[[], P]) -> P | Failure:
         """A new connection with a protocol of ``factory``, or why there is none: nothing was sent."""

@@ -11,7 +11,8 @@ Source: RFC 9110, RFC 9112 section 6.3.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final
 
 import httptools
 import msgspec
@@ -33,6 +34,8 @@ _HOP_BY_HOP: Final = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding",
     b"upgrade", b"content-length",
 })  # fmt: skip
+_NOTED: Final = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"vary"})
+_REMEMBERED_NAMES: Final = 512
 _TIMEOUT: Final = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 
 
@@ -49,10 +52,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     keep_s: float
 
 
-class _Field(NamedTuple):
-    name: bytes
-    value: bytes
-    line: bytes
+_Fields = dict[bytes, list[bytes]]
+"""The values of the headers that say how to go on, by lower-case name."""
 
 
 def flaw(partial: bytes) -> str | None:
@@ -77,17 +78,17 @@ def read(head: bytes) -> Plan | str:
         pass  # 101, refused below
     except httptools.HttpParserError as error:
         return f"its head is malformed: {error}"
-    status, old = parser.get_status_code(), parser.get_http_version() == "1.0"
+    status, old = parser.get_status_code(), head.startswith(b"HTTP/1.0")
     status_line, *lines = head.split(b"\r\n")
-    fields = [_field(line) for line in lines]
-    codings = _values(fields, b"transfer-encoding")
+    fields, kept = _take_apart(lines)
+    codings = fields.get(b"transfer-encoding", [])
     if (wrong := _unusable(status, codings, old=old)) is not None:
         return wrong
-    options = frozenset(b",".join(_values(fields, b"connection")).lower().replace(b" ", b"").split(b","))
+    options = _options(fields)
     chunked = bool(codings) and not _bodiless(status)
     length = _length(status, fields)
     return Plan(
-        head=Head(status, status_line[13:], _end_to_end(fields, options)),
+        head=Head(status, status_line[13:], _end_to_end(kept, options)),
         length=length,
         chunked=chunked,
         keep_s=0.0 if old or b"close" in options or not (chunked or length is not None) else _keep_s(fields),
@@ -98,13 +99,34 @@ plans: Final = Memo(read)
 """What `read` gives, by the head."""
 
 
-def _field(line: bytes) -> _Field:
-    name, _, value = line.partition(b":")
-    return _Field(name.lower(), value.strip(b" \t"), line)
+@lru_cache(_REMEMBERED_NAMES)
+def _header(name: bytes) -> tuple[bytes, bool]:
+    """What is done with a header: its lower-case name if its value is noted; whether its line goes to the client."""
+    name = name.lower()
+    goes_on = name not in _HOP_BY_HOP and not name.startswith(b"access-control-")
+    return name if name in _NOTED else b"", goes_on
 
 
-def _values(fields: list[_Field], name: bytes) -> list[bytes]:
-    return [field.value for field in fields if field.name == name]
+def _take_apart(lines: list[bytes]) -> tuple[_Fields, list[bytes]]:
+    """What the lines say to us, and those that the client gets."""
+    fields: _Fields = {}
+    kept: list[bytes] = []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        noted, goes_on = _header(name)
+        if noted:
+            fields.setdefault(noted, []).append(value.strip(b" \t"))
+        if noted == b"vary":
+            kept += _without_origin(line)
+        elif goes_on:
+            kept.append(line)
+    return fields, kept
+
+
+def _options(fields: _Fields) -> frozenset[bytes]:
+    """What Connection names, in lower case."""
+    named = fields.get(b"connection")
+    return frozenset(b",".join(named).lower().replace(b" ", b"").split(b",")) if named else frozenset()
 
 
 def _unusable(status: int, codings: list[bytes], *, old: bool) -> str | None:
@@ -124,31 +146,30 @@ def _bodiless(status: int) -> bool:
     return status < 200 or status in _NO_BODY  # noqa: PLR2004 - interim answers
 
 
-def _length(status: int, fields: list[_Field]) -> int | None:
+def _length(status: int, fields: _Fields) -> int | None:
     if _bodiless(status):
         return 0
-    lengths = _values(fields, b"content-length")
+    lengths = fields.get(b"content-length")
     return int(lengths[0]) if lengths else None
 
 
-def _keep_s(fields: list[_Field]) -> float:
-    named = _TIMEOUT.search(b",".join(_values(fields, b"keep-alive")))
+def _keep_s(fields: _Fields) -> float:
+    named = _TIMEOUT.search(b",".join(fields.get(b"keep-alive", ())))
     return max(0.0, min(IDLE_S, float(named[1]) - KEEP_ALIVE_MARGIN_S)) if named else IDLE_S
 
 
-def _end_to_end(fields: list[_Field], options: frozenset[bytes]) -> bytes:
-    kept = (
-        _without_origin(field) if field.name == b"vary" else field.line
-        for field in fields
-        if field.name not in _HOP_BY_HOP and field.name not in options and not field.name.startswith(b"access-control-")
-    )
-    return b"".join(line + b"\r\n" for line in kept if line)
+def _end_to_end(lines: list[bytes], options: frozenset[bytes]) -> bytes:
+    """``lines`` without those that Connection names, for this hop only."""
+    if not options <= _HOP_BY_HOP:
+        lines = [line for line in lines if line.partition(b":")[0].lower() not in options]
+    return b"\r\n".join([*lines, b""])
 
 
-def _without_origin(vary: _Field) -> bytes:
-    """The client's side says itself whether its answer varies by Origin."""
-    names = [name.strip() for name in vary.value.split(b",")]
-    others = [name for name in names if name.lower() != b"origin"]
+def _without_origin(vary: bytes) -> list[bytes]:
+    """The line, if anything is left of it: the client's side says itself whether its answer varies by Origin."""
+    name, _, value = vary.partition(b":")
+    names = [each.strip() for each in value.split(b",")]
+    others = [each for each in names if each.lower() != b"origin"]
     if len(others) == len(names):
-        return vary.line
-    return vary.line.partition(b":")[0] + b": " + b", ".join(others) if others else b""
+        return [vary]
+    return [name + b": " + b", ".join(others)] if others else []
