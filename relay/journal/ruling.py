@@ -1,0 +1,54 @@
+"""Why a decision is refused.
+
+Job: the one reading of version, fence, table and guards that all stores share; a store that speaks SQL checks the same
+in its statement, and asks here only what to say. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relay.journal.records import Decision, Forbidden, Missing, Stale
+from relay.lifecycle import Guard, State, holds, transition
+
+if TYPE_CHECKING:
+    from relay.journal.records import Record, Refused, Seal
+
+_WORDS = {
+    Guard.NONE: "",
+    Guard.UNSENT: "it was sent before",
+    Guard.CERTAIN: "an attempt is not proven untaken, so it may still land",
+    Guard.ATTESTED: "it may still land; attest that it was stopped",
+}
+
+
+def sealing(seal: Seal) -> Decision:
+    """The decision in a seal."""
+    return Decision(
+        seal.submission,
+        seal.origin,
+        seal.version,
+        State.SEALED,
+        fence=seal.fence,
+        reason=seal.reason,
+        detail=seal.detail,
+        actor=seal.actor,
+    )
+
+
+def refusal(record: Record | None, decision: Decision) -> Refused | None:
+    """What is said to ``decision`` where the newest is ``record``; None if nothing is against it."""
+    if record is None:
+        return Missing(decision.submission)
+    if decision.version != record.version or decision.origin is not record.state or _old_fence(record, decision):
+        return Stale(record)
+    row = transition(decision.origin, decision.target)
+    if row is None:
+        return Forbidden(record, f"there is no way from {decision.origin} to {decision.target}")
+    if not holds(row.guard, attempts=record.attempts, open_attempts=record.open_attempts, attested=decision.attested):
+        return Forbidden(record, _WORDS[row.guard])
+    return None
+
+
+def _old_fence(record: Record, decision: Decision) -> bool:
+    return 0 < decision.fence < record.fence
