@@ -16,5 +16,6 @@ processes of its own, and pauses and kills them. For readable failures call
 from relay.testing.contract import JournalContract
 from relay.testing.opening import Stores
 from relay.testing.samples import intake
+from relay.testing.two import TwoProcesses
 
-__all__ = ["JournalContract", "Stores", "intake"]
+__all__ = ["JournalContract", "Stores", "TwoProcesses", "intake"]

@@ -1,0 +1,212 @@
+-- Statements of the SQLite store. {record} and {event} are the columns of `records.Record` and `records.Event`.
+-- :now is the database's own time, read under the write lock of the transaction.
+
+-- now: the database's clock
+SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER);
+
+-- holder: whose an idempotency key is, and how long it has been
+SELECT {record}, idempotency.first_ms
+FROM idempotency JOIN submission ON submission.id = idempotency.submission
+WHERE idempotency.chain_id = :chain_id AND idempotency.sender = :sender AND idempotency.key = :key;
+
+-- admit: a new submission, nothing if it is there already
+INSERT INTO submission (
+    chain_id, sender, nonce, hash, method, mode, admitted_ms, state, detail, version, fence, since_ms
+)
+VALUES (:chain_id, :sender, :nonce, :hash, :method, :mode, :now, 'queued', '', 1, 0, :now)
+ON CONFLICT (hash, chain_id) DO NOTHING
+RETURNING {record};
+
+-- keep_payload: the bytes of a new submission
+INSERT INTO payload (submission, raw, method, params) VALUES (?, ?, ?, ?);
+
+-- bind_key: a key to its submission; a key that is bound elsewhere was released
+INSERT INTO idempotency (chain_id, sender, key, submission, first_ms)
+VALUES (:chain_id, :sender, :key, :submission, :now)
+ON CONFLICT (chain_id, sender, key) DO UPDATE SET submission = excluded.submission, first_ms = excluded.first_ms;
+
+-- seal: to SEALED, and one more open attempt
+UPDATE submission SET
+    state = 'sealed',
+    reason = :reason,
+    detail = :detail,
+    version = version + 1,
+    fence = max(fence, :fence),
+    tries = tries + 1,
+    attempts = attempts + 1,
+    open_attempts = open_attempts + 1,
+    since_ms = CASE WHEN state = 'sealed' THEN since_ms ELSE :now END
+WHERE id = :submission AND version = :version AND state = :origin AND (:fence = 0 OR fence <= :fence)
+RETURNING {record};
+
+-- decide: a decision, if nothing is against it
+UPDATE submission SET
+    state = :target,
+    reason = :reason,
+    detail = :detail,
+    other_hash = coalesce(:other_hash, other_hash),
+    mode = coalesce(:mode, mode),
+    version = version + 1,
+    fence = max(fence, :fence),
+    tries = CASE WHEN :renews THEN 0 ELSE tries END,
+    since_ms = CASE WHEN state = :target THEN since_ms ELSE :now END
+WHERE id = :submission AND version = :version AND state = :origin AND (:fence = 0 OR fence <= :fence)
+    AND CASE :guard
+        WHEN 'none' THEN 1
+        WHEN 'unsent' THEN attempts = 0
+        WHEN 'certain' THEN open_attempts = 0
+        WHEN 'attested' THEN open_attempts = 0 OR :attested
+    END
+RETURNING {record};
+
+-- tell_history: the event of a change
+INSERT INTO event (submission, origin, state, reason, detail, actor, fence, version, at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- put_out: an event into the outbox
+INSERT INTO outbox (event, due_ms) VALUES (?, ?);
+
+-- begin_attempt: bytes are about to leave
+INSERT INTO attempt (submission, node, fence, actor, at_ms) VALUES (?, ?, ?, ?, ?);
+
+-- count_attempt: one more that is open
+UPDATE submission SET tries = tries + 1, attempts = attempts + 1, open_attempts = open_attempts + 1 WHERE id = ?;
+
+-- answer: what came of an attempt, once
+UPDATE attempt SET answered_ms = ?, taken = ?, verdict = ?, text = ? WHERE id = ? AND taken IS NULL;
+
+-- close_attempt: it is proven not to have been taken
+UPDATE submission SET open_attempts = open_attempts - 1
+WHERE id = (SELECT attempt.submission FROM attempt WHERE attempt.id = ?);
+
+-- see_receipt: once for each block
+INSERT INTO receipt (submission, block_number, block_hash, status, node, at_ms)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6 FROM submission WHERE id = ?1
+ON CONFLICT (submission, block_hash) DO NOTHING;
+
+-- by_id: one record
+SELECT {record} FROM submission WHERE id = ?;
+
+-- by_hash: the record of a transaction
+SELECT {record} FROM submission WHERE hash = ? AND chain_id = ?;
+
+-- payload: what is sent
+SELECT raw, method, params FROM payload WHERE submission = ?;
+
+-- unfinished: a page of open rows in the order of the lanes
+SELECT {record} FROM submission
+WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled')
+    AND (chain_id, sender, nonce, id) > (:chain_id, :sender, :nonce, :id)
+    AND state IN (SELECT value FROM json_each(:states))
+ORDER BY chain_id, sender, nonce, id LIMIT :limit;
+
+-- outstanding: a page of lanes with live rows
+SELECT chain_id, sender, min(nonce), count(*), min(admitted_ms) FROM submission
+WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled') AND state <> 'dead_letter'
+    AND (chain_id, sender) > (:chain_id, :sender)
+GROUP BY chain_id, sender ORDER BY chain_id, sender LIMIT :limit;
+
+-- lowest: the lowest live nonce of a lane
+SELECT nonce FROM submission
+WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled') AND state <> 'dead_letter'
+    AND chain_id = ? AND sender = ?
+ORDER BY nonce LIMIT 1;
+
+-- lane_rows: what is open in a lane
+SELECT {record} FROM submission
+WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled') AND chain_id = ? AND sender = ?
+ORDER BY nonce, id LIMIT ?;
+
+-- listing: the rows of a state, latest change first
+SELECT {record} FROM submission
+WHERE state = ? AND (since_ms, id) < (?, ?)
+ORDER BY since_ms DESC, id DESC LIMIT ?;
+
+-- attempts: of a submission
+SELECT id, submission, node, fence, actor, at_ms, answered_ms, taken, verdict, text
+FROM attempt WHERE submission = ? ORDER BY id;
+
+-- receipts: of a submission
+SELECT submission, block_number, block_hash, status, node, at_ms FROM receipt WHERE submission = ? ORDER BY id;
+
+-- history: of a submission
+SELECT {event} FROM event WHERE submission = ? ORDER BY id;
+
+-- open_counts: by state and reason
+SELECT state, reason, count(*), min(since_ms) FROM submission
+WHERE state IN ('queued', 'sealed', 'sent', 'pending', 'mined', 'dead_letter')
+GROUP BY state, reason;
+
+-- outbox_counts: what waits, since when, and what is dead
+SELECT
+    (SELECT count(*) FROM outbox WHERE delivery = 'waiting'),
+    (SELECT event.at_ms FROM outbox JOIN event ON event.id = outbox.event
+        WHERE outbox.delivery = 'waiting' ORDER BY outbox.event LIMIT 1),
+    (SELECT count(*) FROM outbox WHERE delivery = 'dead');
+
+-- lane: what an operator set last
+SELECT chain_id, sender, paused, version, detail, actor, at_ms
+FROM lane WHERE chain_id = ? AND sender = ? ORDER BY version DESC LIMIT 1;
+
+-- lane_history: everything an operator set
+SELECT chain_id, sender, paused, version, detail, actor, at_ms
+FROM lane WHERE chain_id = ? AND sender = ? ORDER BY version;
+
+-- set_lane: the next setting, if the last one is the one that was seen
+INSERT INTO lane (chain_id, sender, paused, version, detail, actor, at_ms)
+SELECT :chain_id, :sender, :paused, :version + 1, :detail, :actor, :now
+WHERE :version = (
+    SELECT coalesce(max(version), 0) FROM lane WHERE chain_id = :chain_id AND sender = :sender
+)
+RETURNING chain_id, sender, paused, version, detail, actor, at_ms;
+
+-- take_notices: what is due, held for a while
+UPDATE outbox SET due_ms = :now + :hold_ms, tries = tries + 1
+WHERE event IN (
+    SELECT event FROM outbox WHERE delivery = 'waiting' AND due_ms <= :now ORDER BY event LIMIT :limit
+)
+RETURNING event, tries;
+
+-- notice: an event and the record as it is now
+SELECT {event}, {record} FROM event JOIN submission ON submission.id = event.submission WHERE event.id = ?;
+
+-- mark_notice: how it went
+UPDATE outbox SET delivery = :delivery, due_ms = :now + :due_in_ms, error = :error WHERE event = :event;
+
+-- claim: become or stay the owner
+INSERT INTO claim (name, owner, fence, until_ms) VALUES (:name, :owner, 1, :now + :for_ms)
+ON CONFLICT (name) DO UPDATE SET
+    fence = claim.fence + (claim.owner <> excluded.owner), owner = excluded.owner, until_ms = excluded.until_ms
+WHERE claim.owner = excluded.owner OR claim.until_ms <= :now
+RETURNING name, owner, fence, until_ms;
+
+-- claimed: whose it is
+SELECT name, owner, fence, until_ms FROM claim WHERE name = ?;
+
+-- release: let others have it
+UPDATE claim SET until_ms = 0 WHERE name = ? AND owner = ?;
+
+-- note_count: the highest that an endpoint told
+INSERT INTO seen_count (endpoint, chain_id, sender, count) VALUES (?, ?, ?, ?)
+ON CONFLICT (endpoint, chain_id, sender) DO UPDATE SET count = max(count, excluded.count)
+RETURNING count;
+
+-- prune: what ended long ago, may not land, is not its lane's highest nonce, and is told; the rest follows by itself
+DELETE FROM submission WHERE id IN (
+    SELECT old.id FROM submission AS old
+    WHERE old.state IN ('completed', 'failed', 'superseded', 'cancelled', 'dead_letter')
+        AND old.since_ms <= :now - :older_than_ms
+        AND (old.state <> 'dead_letter' OR old.open_attempts = 0)
+        AND EXISTS (
+            SELECT 1 FROM submission AS higher
+            WHERE higher.chain_id = old.chain_id AND higher.sender = old.sender AND higher.nonce > old.nonce
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM event JOIN outbox ON outbox.event = event.id
+            WHERE event.submission = old.id AND outbox.delivery = 'waiting'
+        )
+    LIMIT :limit
+);
+
+-- write_health: can it be written?
+INSERT INTO health (one, at_ms) VALUES (1, :now) ON CONFLICT (one) DO UPDATE SET at_ms = excluded.at_ms;
