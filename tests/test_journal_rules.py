@@ -79,7 +79,7 @@ def test_numbers_that_no_store_holds() -> None:
     assert not recordable(1, LARGEST + 1)
 
 
-@pytest.mark.parametrize("package", ["relay.journal.sqlite"])
+@pytest.mark.parametrize("package", ["relay.journal.sqlite", "relay.journal.postgres"])
 def test_each_statement_has_a_name_and_one_statement(package: str) -> None:
     """So that a log or a profile of the database leads back to it."""
     statements = load(package)

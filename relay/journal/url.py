@@ -28,6 +28,10 @@ async def open_journal(url: str, *, outbox: bool = False) -> Journal:
         from relay.journal.sqlite import SqliteJournal  # noqa: PLC0415 - only who has one pays for it
 
         return await SqliteJournal.open(sqlite_path(url), outbox=outbox)
+    if scheme in ("postgresql", "postgres"):
+        from relay.journal.postgres import PostgresJournal  # noqa: PLC0415 - as above
+
+        return await PostgresJournal.open(url, outbox=outbox)
     raise Unusable(f"[journal] url has no form that is known; write {_FORMS}")
 
 

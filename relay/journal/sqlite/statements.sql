@@ -93,27 +93,27 @@ SELECT {record} FROM submission WHERE hash = ? AND chain_id = ?;
 -- payload: what is sent
 SELECT raw, method, params FROM payload WHERE submission = ?;
 
--- unfinished: a page of open rows in the order of the lanes
-SELECT {record} FROM submission
+-- unfinished: a page of open rows in the order of the lanes; by that index, or each page would sort all of them
+SELECT {record} FROM submission INDEXED BY submission_open
 WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled')
     AND (chain_id, sender, nonce, id) > (:chain_id, :sender, :nonce, :id)
     AND state IN (SELECT value FROM json_each(:states))
 ORDER BY chain_id, sender, nonce, id LIMIT :limit;
 
 -- outstanding: a page of lanes with live rows
-SELECT chain_id, sender, min(nonce), count(*), min(admitted_ms) FROM submission
+SELECT chain_id, sender, min(nonce), count(*), min(admitted_ms) FROM submission INDEXED BY submission_open
 WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled') AND state <> 'dead_letter'
     AND (chain_id, sender) > (:chain_id, :sender)
 GROUP BY chain_id, sender ORDER BY chain_id, sender LIMIT :limit;
 
--- lowest: the lowest live nonce of a lane
-SELECT nonce FROM submission
+-- lowest: the lowest live nonce of a lane; a lane may have ended many
+SELECT nonce FROM submission INDEXED BY submission_open
 WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled') AND state <> 'dead_letter'
     AND chain_id = ? AND sender = ?
 ORDER BY nonce LIMIT 1;
 
 -- lane_rows: what is open in a lane
-SELECT {record} FROM submission
+SELECT {record} FROM submission INDEXED BY submission_open
 WHERE state NOT IN ('completed', 'failed', 'superseded', 'cancelled') AND chain_id = ? AND sender = ?
 ORDER BY nonce, id LIMIT ?;
 
