@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("relay.testing")
+
 ANVIL = next(iter((Path(__file__).parents[1] / "node_modules" / "@foundry-rs").glob("anvil-*/bin/anvil")), None)
 """The program itself: npm's own ``anvil`` is a script that starts it, and killing that leaves the node behind."""
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from relay.journal.idempotency import Repeat, judge
 from relay.journal.memory import MemoryJournal
 from relay.journal.records import LARGEST, Admission, Decision, Forbidden, Missing, Record, Stale, recordable
-from relay.journal.ruling import refusal
+from relay.journal.ruling import refusal, way
 from relay.journal.statements import load, migrations
-from relay.lifecycle import LIVE, Mode, Reason, State, holds, transition
+from relay.lifecycle import LIVE, Mode, Reason, State, holds
 from relay.testing.samples import CHAIN, intake
 
 states = st.sampled_from(State)
@@ -40,10 +40,10 @@ def decisions(draw: st.DrawFn) -> Decision:
 @given(record=records(), decision=decisions())
 def test_a_decision_passes_if_and_only_if_all_holds(record: Record, decision: Decision) -> None:
     """Version, state, fence, table and guard; staleness is told before anything else."""
-    told = refusal(record, decision)
+    row = way(decision)
+    told = refusal(record, decision, row)
     current = decision.version == record.version and decision.origin is record.state
     current = current and (decision.fence == 0 or decision.fence >= record.fence)
-    row = transition(record.state, decision.target)
     allowed = row is not None and holds(
         row.guard, attempts=record.attempts, open_attempts=record.open_attempts, attested=decision.attested
     )
@@ -54,7 +54,7 @@ def test_a_decision_passes_if_and_only_if_all_holds(record: Record, decision: De
 
 def test_a_decision_on_nothing_is_missing() -> None:
     """There is no record."""
-    assert refusal(None, Decision(9, State.QUEUED, 1, State.FAILED)) == Missing(9)
+    assert refusal(None, Decision(9, State.QUEUED, 1, State.FAILED), None) == Missing(9)
 
 
 @given(record=records(), same=st.booleans(), age=st.integers(0, 200))

@@ -32,14 +32,14 @@ from relay.journal.records import (
     Taken,
     untouched,
 )
-from relay.journal.ruling import refusal, sealing
-from relay.lifecycle import LIVE, OPEN, TERMINAL, State, transition
+from relay.journal.ruling import refusal, seal_way, sealing, way
+from relay.lifecycle import LIVE, OPEN, TERMINAL, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from relay.journal.records import Decision, Fact, Intake, Refused, Seal
-    from relay.lifecycle import Reason
+    from relay.lifecycle import Reason, Transition
 
 _Sender = tuple[int, bytes]
 
@@ -130,7 +130,7 @@ class MemoryJournal:
         return [self._seal(seal) for seal in seals]
 
     def _seal(self, seal: Seal) -> Sealed | Refused:
-        done = self._move(sealing(seal))
+        done = self._move(sealing(seal), seal_way(seal))
         if not isinstance(done, Record):
             return done
         attempt = self._attempt(done, seal.node, seal.fence, seal.actor)
@@ -142,14 +142,13 @@ class MemoryJournal:
 
     def _decide(self, decision: Decision) -> Record | Refused:
         self._note(decision.facts)
-        return self._move(decision)
+        return self._move(decision, way(decision))
 
-    def _move(self, decision: Decision) -> Record | Refused:
+    def _move(self, decision: Decision, row: Transition | None) -> Record | Refused:
         record = self._records.get(decision.submission)
-        if (refused := refusal(record, decision)) is not None:
+        if (refused := refusal(record, decision, row)) is not None:
             return refused
         assert record is not None
-        row = transition(record.state, decision.target)
         moved = record._replace(
             state=decision.target,
             reason=decision.reason,
@@ -358,7 +357,7 @@ class MemoryJournal:
         lane = (record.chain_id, record.sender)
         higher = any((row.chain_id, row.sender) == lane and row.nonce > record.nonce for row in self._records.values())
         told = all(
-            event.id not in self._outbox or self._outbox[event.id].delivery is not Delivery.WAITING
+            not self._tell or event.id not in self._outbox or self._outbox[event.id].delivery is not Delivery.WAITING
             for event in self._events[record.id]
         )
         return higher and told

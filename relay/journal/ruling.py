@@ -13,6 +13,7 @@ from relay.lifecycle import Guard, State, holds, transition
 
 if TYPE_CHECKING:
     from relay.journal.records import Record, Refused, Seal
+    from relay.lifecycle import Transition
 
 _WORDS = {
     Guard.NONE: "",
@@ -36,15 +37,26 @@ def sealing(seal: Seal) -> Decision:
     )
 
 
-def refusal(record: Record | None, decision: Decision) -> Refused | None:
-    """What is said to ``decision`` where the newest is ``record``; None if nothing is against it."""
+def way(decision: Decision) -> Transition | None:
+    """The row of the table that ``decision`` goes by, None if there is none. Into SEALED leads only a seal."""
+    if decision.target is State.SEALED and decision.origin is not State.SEALED:
+        return None
+    return transition(decision.origin, decision.target)
+
+
+def seal_way(seal: Seal) -> Transition | None:
+    """The row that ``seal`` goes by. What was sealed when a relay died is sealed again."""
+    return transition(seal.origin, State.SEALED)
+
+
+def refusal(record: Record | None, decision: Decision, row: Transition | None) -> Refused | None:
+    """What is said to ``decision``, going by ``row``, where the newest is ``record``; None if nothing is against it."""
     if record is None:
         return Missing(decision.submission)
     if decision.version != record.version or decision.origin is not record.state or _old_fence(record, decision):
         return Stale(record)
-    row = transition(decision.origin, decision.target)
     if row is None:
-        return Forbidden(record, f"there is no way from {decision.origin} to {decision.target}")
+        return Forbidden(record, f"no decision leads from {decision.origin} to {decision.target}")
     if not holds(row.guard, attempts=record.attempts, open_attempts=record.open_attempts, attested=decision.attested):
         return Forbidden(record, _WORDS[row.guard])
     return None

@@ -151,6 +151,17 @@ class Keeping(Opening):
         await admitted(journal, 1)
         assert await journal.prune(older_than_ms=0) == 0
 
+    async def test_where_nobody_is_told_nothing_waits(self, journal: Journal, stores: Stores) -> None:
+        """Webhooks were configured once, and are not any more."""
+        await failed(journal, 0)
+        await admitted(journal, 1)
+        silent = await stores.open()
+        try:
+            expected = 0 if silent is journal else 1  # in memory there is one instance, which tells
+            assert await silent.prune(older_than_ms=0) == expected
+        finally:
+            await silent.close()
+
     async def test_pruning_goes_in_steps(self, journal: Journal) -> None:
         """So that no lock is held for long."""
         for nonce in range(4):

@@ -105,7 +105,7 @@ class Way(Opening):
         for target in State:
             start = await moved(journal, await admitted(journal), *PATHS[origin])
             attempts = await journal.attempts(start.id)
-            row = transition(origin, target)
+            row = None if target is State.SEALED is not origin else transition(origin, target)
             if row is not None and row.guard is not Guard.NONE:
                 await journal.note([Answer(attempt.id, Taken.NO, "refused") for attempt in attempts])
             result = (await journal.decide([decision(start, target)]))[0]
@@ -116,6 +116,17 @@ class Way(Opening):
             else:
                 assert isinstance(result, Record), (origin, target)
                 assert result.state is target
+
+    async def test_into_sealed_leads_only_a_seal(self, journal: Journal) -> None:
+        """From wherever the table has a way, the sealed itself included: a relay may have died there."""
+        for origin in State:
+            start = await moved(journal, await admitted(journal), *PATHS[origin])
+            result = (await journal.seal([seal(start)]))[0]
+            if transition(origin, State.SEALED) is None:
+                assert isinstance(result, Forbidden), origin
+            else:
+                assert isinstance(result, Sealed), origin
+                assert len(await journal.attempts(start.id)) == start.attempts + 1
 
     async def test_failed_is_said_only_when_nothing_is_open(self, journal: Journal) -> None:
         """An attempt without an answer, or with one that proves nothing, forbids it; proof opens the way."""

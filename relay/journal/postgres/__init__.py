@@ -27,7 +27,7 @@ from relay.journal.records import (
     untouched,
 )
 from relay.journal.rows import WIDTH, attempt_of, event_of, lane_of, reason_of, receipt_of, record_of
-from relay.journal.ruling import refusal, sealing
+from relay.journal.ruling import refusal, seal_way, sealing, way
 from relay.lifecycle import LIVE, State
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Refused,
         Seal,
     )
+    from relay.lifecycle import Transition
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ class PostgresJournal:
             return []
         rows = await self._server.change("seal", *seal_columns(seals), self._tell)
         return [
-            Sealed(record_of(row), attempt) if done else _refused(row, sealing(seal))
+            Sealed(record_of(row), attempt) if done else _refused(row, sealing(seal), seal_way(seal))
             for seal, (done, attempt, *row) in zip(seals, rows, strict=True)
         ]
 
@@ -100,7 +101,7 @@ class PostgresJournal:
             return []
         rows = await self._server.change("decide", *decision_columns(decisions), self._tell)
         return [
-            record_of(row) if done else _refused(row, decision)
+            record_of(row) if done else _refused(row, decision, way(decision))
             for decision, (done, *row) in zip(decisions, rows, strict=True)
         ]
 
@@ -224,7 +225,7 @@ class PostgresJournal:
 
     async def prune(self, *, older_than_ms: int, limit: int = 1000) -> int:
         """As `store.Journal.prune`."""
-        ((pruned,),) = await self._server.change("prune", older_than_ms, limit)
+        ((pruned,),) = await self._server.change("prune", older_than_ms, limit, self._tell)
         return int(pruned)
 
     async def check(self) -> None:
@@ -236,10 +237,10 @@ class PostgresJournal:
         await self._server.close()
 
 
-def _refused(row: Sequence[Any], decision: Decision) -> Refused:
+def _refused(row: Sequence[Any], decision: Decision, by: Transition | None) -> Refused:
     """What is said where a statement moved nothing. ``row``: the newest; nulls where there is none."""
     record = None if row[0] is None else record_of(row)
-    refused = refusal(record, decision)
+    refused = refusal(record, decision, by)
     if refused is not None:
         return refused
     assert record is not None

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from relay.journal.records import Answer, Decision, Intake, Receipt
-from relay.lifecycle import Guard, transition
+from relay.journal.ruling import seal_way, way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from relay.journal.records import Fact, Seal
+    from relay.lifecycle import Guard
 
 _INTAKE: Final = len(Intake._fields)
 _ANSWER: Final = len(Answer._fields)
@@ -33,13 +34,14 @@ def intake_columns(intakes: Sequence[Intake]) -> list[list[Any]]:
 
 def seal_columns(seals: Sequence[Seal]) -> list[list[Any]]:
     """For ``relay.seal``."""
-    return _columns(
-        [
-            (each.submission, each.origin, each.version, each.fence, each.reason, each.detail, each.actor, each.node)
-            for each in seals
-        ],
-        8,
-    )
+    return _columns(map(_seal, seals), 9)
+
+
+def _seal(each: Seal) -> tuple[Any, ...]:
+    return (
+        each.submission, each.origin, each.version, each.fence, each.reason, each.detail, each.actor, each.node,
+        seal_way(each) is not None,
+    )  # fmt: skip
 
 
 def fact_columns(facts: Iterable[Fact]) -> list[list[Any]]:
@@ -60,7 +62,7 @@ def decision_columns(decisions: Sequence[Decision]) -> list[list[Any]]:
 
 
 def _decision(each: Decision) -> tuple[Any, ...]:
-    row = transition(each.origin, each.target)
+    row = way(each)
     return (
         each.submission, each.origin, each.version, each.target, each.fence, each.reason, each.detail, each.actor,
         each.other_hash, each.mode, _guard(row.guard if row else None), each.attested, row is not None and row.renews,

@@ -9,7 +9,7 @@ ORDER BY told.ordinality;
 
 -- seal: the intent to send
 SELECT told.sealed, told.attempt, {record}
-FROM relay.seal($1, $2, $3, $4, $5, $6, $7, $8, $9) WITH ORDINALITY AS told
+FROM relay.seal($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) WITH ORDINALITY AS told
 CROSS JOIN LATERAL (SELECT (told.moved).*) AS submission
 ORDER BY told.ordinality;
 
@@ -153,10 +153,10 @@ WITH pruned AS (
                 SELECT 1 FROM relay.submission AS higher
                 WHERE higher.chain_id = old.chain_id AND higher.sender = old.sender AND higher.nonce > old.nonce
             )
-            AND NOT EXISTS (
+            AND NOT ($3 AND EXISTS (
                 SELECT 1 FROM relay.event JOIN relay.outbox ON outbox.event = event.id
                 WHERE event.submission = old.id AND outbox.delivery = 'waiting'
-            )
+            ))
         LIMIT $2 FOR UPDATE OF old SKIP LOCKED
     )
     RETURNING id

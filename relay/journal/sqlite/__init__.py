@@ -188,7 +188,7 @@ class SqliteJournal:
 
     async def prune(self, *, older_than_ms: int, limit: int = 1000) -> int:
         """As `store.Journal.prune`."""
-        return await self._writer.run(writes.prune, older_than_ms, limit)
+        return await self._writer.run(self._jobs.prune, older_than_ms, limit)
 
     async def check(self) -> None:
         """As `store.Journal.check`."""

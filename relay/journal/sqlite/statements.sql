@@ -201,10 +201,10 @@ DELETE FROM submission WHERE id IN (
             SELECT 1 FROM submission AS higher
             WHERE higher.chain_id = old.chain_id AND higher.sender = old.sender AND higher.nonce > old.nonce
         )
-        AND NOT EXISTS (
+        AND NOT (:tell AND EXISTS (
             SELECT 1 FROM event JOIN outbox ON outbox.event = event.id
             WHERE event.submission = old.id AND outbox.delivery = 'waiting'
-        )
+        ))
     LIMIT :limit
 );
 

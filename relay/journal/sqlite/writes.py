@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from relay.journal.records import Admission, Answer, Claim, Notice, Record, Sealed, Taken
 from relay.journal.rows import WIDTH, event_of, lane_of, record_of
-from relay.journal.ruling import refusal, sealing
+from relay.journal.ruling import refusal, seal_way, sealing, way
 from relay.journal.sqlite.reads import one
 from relay.journal.statements import load
-from relay.lifecycle import State, transition
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
     from relay.journal.records import Decision, Delivery, Fact, Intake, Lane, Refused, Seal
+    from relay.lifecycle import State, Transition
 
 SQL = load("relay.journal.sqlite")
 
@@ -86,8 +86,7 @@ class Writes:
         return [self._seal(connection, seal, now) for seal in seals]
 
     def _seal(self, connection: sqlite3.Connection, seal: Seal, now: int) -> Sealed | Refused:
-        decision = sealing(seal)
-        done = self._move(connection, SQL["seal"], decision, now)
+        done = self._move(connection, SQL["seal"], sealing(seal), seal_way(seal), now)
         if not isinstance(done, Record):
             return done
         return Sealed(done, _begin(connection, done.id, seal.node, seal.fence, seal.actor, now))
@@ -99,10 +98,11 @@ class Writes:
 
     def _decide(self, connection: sqlite3.Connection, decision: Decision, now: int) -> Record | Refused:
         _note(connection, decision.facts, now)
-        return self._move(connection, SQL["decide"], decision, now)
+        return self._move(connection, SQL["decide"], decision, way(decision), now)
 
-    def _move(self, connection: sqlite3.Connection, sql: str, decision: Decision, now: int) -> Record | Refused:
-        row = transition(decision.origin, decision.target)
+    def _move(
+        self, connection: sqlite3.Connection, sql: str, decision: Decision, row: Transition | None, now: int
+    ) -> Record | Refused:
         if row is not None:
             values = decision._asdict()
             values |= {"guard": row.guard, "renews": row.renews, "now": now}
@@ -111,9 +111,14 @@ class Writes:
                 self._changed(connection, decision.origin, record, decision.actor, now)
                 return record
         newest = one(connection, record_of, SQL["by_id"], (decision.submission,))
-        refused = refusal(newest, decision)
+        refused = refusal(newest, decision, row)
         assert refused is not None, "the statement and `ruling` read the same rules"
         return refused
+
+    def prune(self, connection: sqlite3.Connection, older_than_ms: int, limit: int) -> int:
+        """As `store.Journal.prune`. Where nobody is told, nothing waits for it."""
+        values = {"older_than_ms": older_than_ms, "limit": limit, "tell": self._tell, "now": now_ms(connection)}
+        return connection.execute(SQL["prune"], values).rowcount
 
 
 def held_key(connection: sqlite3.Connection, intake: Intake, now: int) -> Admission | None:
@@ -192,12 +197,6 @@ def release(connection: sqlite3.Connection, name: str, owner: str) -> None:
 def note_count(connection: sqlite3.Connection, endpoint: str, chain_id: int, sender: bytes, count: int) -> int:
     """As `store.Journal.note_count`."""
     return int(connection.execute(SQL["note_count"], (endpoint, chain_id, sender, count)).fetchone()[0])
-
-
-def prune(connection: sqlite3.Connection, older_than_ms: int, limit: int) -> int:
-    """As `store.Journal.prune`."""
-    values = {"older_than_ms": older_than_ms, "limit": limit, "now": now_ms(connection)}
-    return connection.execute(SQL["prune"], values).rowcount
 
 
 def check(connection: sqlite3.Connection) -> None:

@@ -257,7 +257,7 @@ $$;
 -- The intent to send, onto the disk.
 CREATE FUNCTION relay.seal(
     submissions bigint [], origins text [], versions bigint [], fences bigint [], reasons text [], details text [],
-    actors text [], nodes text [], tell boolean
+    actors text [], nodes text [], allowed boolean [], tell boolean
 ) RETURNS TABLE (sealed boolean, attempt bigint, moved relay.submission)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -274,7 +274,7 @@ BEGIN
             attempts = its.attempts + 1,
             open_attempts = its.open_attempts + 1,
             since_ms = CASE WHEN its.state = 'sealed' THEN its.since_ms ELSE relay.now_ms() END
-        WHERE its.id = submissions[n] AND its.version = versions[n] AND its.state = origins[n]
+        WHERE allowed[n] AND its.id = submissions[n] AND its.version = versions[n] AND its.state = origins[n]
             AND (fences[n] = 0 OR its.fence <= fences[n])
         RETURNING its.* INTO moved;
         sealed := FOUND;
