@@ -15,6 +15,7 @@ and turns rows of many columns into values at the least CPU.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
@@ -148,7 +149,8 @@ class Server:
             return await connection.fetch(sql, *arguments, timeout=ANSWER_S)
         except Exception as error:  # noqa: BLE001 - as above
             if isinstance(error, CONNECTION):
-                connection.terminate()
+                with contextlib.suppress(asyncpg.InterfaceError):  # the pool may have seen it first, and taken it back
+                    connection.terminate()
             return error
         finally:
             await pool.release(connection)
