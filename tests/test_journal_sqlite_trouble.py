@@ -12,6 +12,7 @@ import pytest
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.sqlite import SqliteJournal, thread
 from relay.journal.sqlite.connection import Place
+from relay.journal.sqlite.reads import SQL
 from relay.journal.sqlite.thread import DatabaseThread
 from relay.journal.sqlite.troubles import fault
 from relay.journal.url import open_journal, sqlite_path
@@ -91,6 +92,19 @@ async def test_a_mistake_in_one_job_leaves_its_group(journal: SqliteJournal) -> 
     assert isinstance(results[5], Unusable)
     assert [type(result) for result in results].count(list) == 10
     assert len(await journal.unfinished()) == 10
+
+
+@pytest.mark.parametrize("name", ["unfinished", "outstanding", "lowest", "lane_rows", "listing"])
+async def test_pages_are_read_off_an_index(journal: SqliteJournal, name: str) -> None:
+    """Nothing is sorted and nothing is walked from the start, however many have ended."""
+    values = dict.fromkeys(("chain_id", "sender", "nonce", "id", "limit", "states"), 1)
+    parameters = values if ":" in SQL[name] else (1,) * SQL[name].count("?")
+    plan = await journal._reader.run(
+        lambda connection: connection.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", parameters).fetchall()
+    )
+    steps = [step for *_, step in plan]
+    assert steps[0].startswith("SEARCH submission USING INDEX submission_")
+    assert not any("TEMP B-TREE" in step for step in steps)
 
 
 async def test_a_lock_that_is_not_let_go(journal: SqliteJournal, path: Path) -> None:

@@ -30,6 +30,7 @@ from relay.journal.records import (
     Record,
     Sealed,
     Taken,
+    storable,
     untouched,
 )
 from relay.journal.ruling import refusal, seal_way, sealing, way
@@ -152,7 +153,7 @@ class MemoryJournal:
         moved = record._replace(
             state=decision.target,
             reason=decision.reason,
-            detail=decision.detail,
+            detail=storable(decision.detail),
             other_hash=decision.other_hash or record.other_hash,
             mode=decision.mode or record.mode,
             version=record.version + 1,
@@ -192,7 +193,7 @@ class MemoryJournal:
         if attempt is None or attempt.taken is not None:
             return
         self._attempts[attempt.id] = attempt._replace(
-            answered_ms=self._now(), taken=answer.taken, verdict=answer.verdict, text=answer.text
+            answered_ms=self._now(), taken=answer.taken, verdict=answer.verdict, text=storable(answer.text)
         )
         if answer.taken is Taken.NO:
             record = self._records[attempt.submission]
@@ -296,7 +297,7 @@ class MemoryJournal:
         """As `store.Journal.set_paused`."""
         if self._lane(chain_id, sender).version != version:
             return None
-        lane = Lane(chain_id, sender, paused, version + 1, detail, actor, self._now())
+        lane = Lane(chain_id, sender, paused, version + 1, storable(detail), actor, self._now())
         self._lanes[chain_id, sender].append(lane)
         return lane
 

@@ -24,6 +24,17 @@ def recordable(chain_id: int, nonce: int) -> bool:
     return chain_id <= LARGEST and nonce <= LARGEST
 
 
+MAX_TEXT: Final = 2_000
+"""Characters of a node's or a person's words that are kept. A gateway may answer with a page."""
+
+
+def storable(text: str) -> str:
+    """``text`` as every store can hold it: not too long, no NUL, no half of a character."""
+    if len(text) <= MAX_TEXT and text.isascii() and "\0" not in text:
+        return text
+    return text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 class Intake(NamedTuple):
     """A submission as it came: a fact.
 
@@ -111,7 +122,7 @@ class Taken(StrEnum):
 
 
 class Answer(NamedTuple):
-    """What came of an attempt. ``verdict`` is a disposition or a word of ours, ``text`` the node's own words."""
+    """What came of an attempt. ``verdict`` is a disposition or a word of ours, ``text`` the node's words, cut."""
 
     attempt: int
     taken: Taken

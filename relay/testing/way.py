@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.journal.records import Answer, Decision, Forbidden, Missing, Receipt, Record, Sealed, Taken
+from relay.journal.records import Answer, Decision, Forbidden, Missing, Receipt, Record, Sealed, Taken, storable
 from relay.lifecycle import TERMINAL, TRANSITIONS, Guard, Mode, Reason, State, transition
 from relay.testing.opening import Opening
 from relay.testing.samples import admitted, decision, failed, intake, moved, seal, sealed
@@ -190,6 +190,17 @@ class Way(Opening):
         result = (await journal.decide([taken]))[0]
         assert isinstance(result, Record)
         assert result.other_hash == b"\x07" * 32
+
+    async def test_whatever_words_are_kept(self, journal: Journal) -> None:
+        """A node's and a person's: with a NUL, half a character, a page of them."""
+        done = await sealed(journal, await admitted(journal))
+        words = "nonce too low: \0 \ud800 ☃" + "." * 5000
+        facts = (Answer(done.attempt, Taken.UNKNOWN, "uncertain", words),)
+        result = (await journal.decide([decision(done.record, State.SENT, facts=facts)._replace(detail=words)]))[0]
+        assert isinstance(result, Record)
+        assert result.detail == storable(words) == (await journal.attempts(result.id))[0].text
+        assert result.detail.startswith("nonce too low: \ufffd ? ☃...")
+        assert len(result.detail) == 2000
 
     async def test_receipts_are_kept_once_for_each_block(self, journal: Journal) -> None:
         """A reorganisation brings a second one, a second look does not."""

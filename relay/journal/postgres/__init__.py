@@ -1,6 +1,7 @@
 """The journal in PostgreSQL: for relays on several hosts.
 
 Job: `store.Journal` on PostgreSQL 13 or newer. The tables live in the schema ``relay`` of the URL's database.
+What many callers admit, seal and decide at once goes in groups.
 Rules: each operation is one statement to the server, in a transaction that begins and ends there: a relay that is
 stopped at any moment leaves no lock behind. It needs a direct connection, or a pooler that pools sessions.
 Must not know: SQL (`statements.sql`, ``migrations``), how the server is reached (`server`).
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.journal.postgres.columns import decision_columns, fact_columns, intake_columns, seal_columns
+from relay.journal.postgres.grouping import Grouping
 from relay.journal.postgres.server import Server
 from relay.journal.records import (
     LARGEST,
@@ -24,11 +26,13 @@ from relay.journal.records import (
     Payload,
     Sealed,
     Stale,
+    storable,
     untouched,
 )
 from relay.journal.rows import WIDTH, attempt_of, event_of, lane_of, reason_of, receipt_of, record_of
 from relay.journal.ruling import refusal, seal_way, sealing, way
 from relay.lifecycle import LIVE, State
+from relay.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -58,6 +62,10 @@ class PostgresJournal:
     def __init__(self, server: Server, *, outbox: bool) -> None:
         self._server = server
         self._tell = outbox
+        self._owner = TaskOwner("journal", server.report)
+        self._admitting = Grouping("admit", self._admit, self._owner)
+        self._sealing = Grouping("seal", self._seal, self._owner)
+        self._deciding = Grouping("decide", self._decide, self._owner)
 
     @classmethod
     async def open(cls, url: str, *, outbox: bool = False) -> PostgresJournal:
@@ -77,8 +85,9 @@ class PostgresJournal:
 
     async def admit(self, intakes: Sequence[Intake]) -> list[Admission]:
         """As `store.Journal.admit`."""
-        if not intakes:
-            return []
+        return await self._admitting.do(intakes)
+
+    async def _admit(self, intakes: Sequence[Intake]) -> list[Admission]:
         rows = await self._server.change("admit", *intake_columns(intakes), self._tell)
         return [
             Admission(record_of(row), fresh=fresh, same_bytes=same_bytes, key_age_ms=age_ms)
@@ -87,8 +96,9 @@ class PostgresJournal:
 
     async def seal(self, seals: Sequence[Seal]) -> list[Sealed | Refused]:
         """As `store.Journal.seal`."""
-        if not seals:
-            return []
+        return await self._sealing.do(seals)
+
+    async def _seal(self, seals: Sequence[Seal]) -> list[Sealed | Refused]:
         rows = await self._server.change("seal", *seal_columns(seals), self._tell)
         return [
             Sealed(record_of(row), attempt) if done else _refused(row, sealing(seal), seal_way(seal))
@@ -97,8 +107,9 @@ class PostgresJournal:
 
     async def decide(self, decisions: Sequence[Decision]) -> list[Record | Refused]:
         """As `store.Journal.decide`."""
-        if not decisions:
-            return []
+        return await self._deciding.do(decisions)
+
+    async def _decide(self, decisions: Sequence[Decision]) -> list[Record | Refused]:
         rows = await self._server.change("decide", *decision_columns(decisions), self._tell)
         return [
             record_of(row) if done else _refused(row, decision, way(decision))
@@ -188,7 +199,7 @@ class PostgresJournal:
         self, chain_id: int, sender: bytes, *, paused: bool, version: int, detail: str, actor: str
     ) -> Lane | None:
         """As `store.Journal.set_paused`."""
-        rows = await self._server.change("set_lane", chain_id, sender, paused, version, detail, actor)
+        rows = await self._server.change("set_lane", chain_id, sender, paused, version, storable(detail), actor)
         return lane_of(tuple(rows[0])) if rows else None
 
     async def lane_history(self, chain_id: int, sender: bytes) -> list[Lane]:
@@ -204,7 +215,7 @@ class PostgresJournal:
 
     async def mark_notice(self, event: int, delivery: Delivery, *, due_in_ms: int = 0, error: str = "") -> None:
         """As `store.Journal.mark_notice`."""
-        await self._server.change("mark_notice", event, delivery, due_in_ms, error)
+        await self._server.change("mark_notice", event, delivery, due_in_ms, storable(error))
 
     # Housekeeping.
 
@@ -234,6 +245,7 @@ class PostgresJournal:
 
     async def close(self) -> None:
         """As `store.Journal.close`."""
+        await self._owner.settled()
         await self._server.close()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from relay.journal.records import Answer, Decision, Intake, Receipt
+from relay.journal.records import Answer, Decision, Intake, Receipt, storable
 from relay.journal.ruling import seal_way, way
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def seal_columns(seals: Sequence[Seal]) -> list[list[Any]]:
 
 def _seal(each: Seal) -> tuple[Any, ...]:
     return (
-        each.submission, each.origin, each.version, each.fence, each.reason, each.detail, each.actor, each.node,
-        seal_way(each) is not None,
+        each.submission, each.origin, each.version, each.fence, each.reason, storable(each.detail),
+        each.actor, each.node, seal_way(each) is not None,
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def fact_columns(facts: Iterable[Fact]) -> list[list[Any]]:
     answers, receipts = [], []
     for fact in facts:
         if isinstance(fact, Answer):
-            answers.append(fact)
+            answers.append(fact._replace(text=storable(fact.text)))
         else:
             receipts.append(fact)
     return [*_columns(answers, _ANSWER), *_columns(receipts, _RECEIPT)]
@@ -64,8 +64,9 @@ def decision_columns(decisions: Sequence[Decision]) -> list[list[Any]]:
 def _decision(each: Decision) -> tuple[Any, ...]:
     row = way(each)
     return (
-        each.submission, each.origin, each.version, each.target, each.fence, each.reason, each.detail, each.actor,
-        each.other_hash, each.mode, _guard(row.guard if row else None), each.attested, row is not None and row.renews,
+        each.submission, each.origin, each.version, each.target, each.fence, each.reason,
+        storable(each.detail), each.actor, each.other_hash, each.mode, _guard(row.guard if row else None),
+        each.attested, row is not None and row.renews,
     )  # fmt: skip
 
 

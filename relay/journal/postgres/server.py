@@ -19,6 +19,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
+import structlog
 
 from relay.config import masked
 from relay.journal.faults import Unavailable, Unusable
@@ -57,11 +58,15 @@ class Server:
     def __init__(self, url: str) -> None:
         self._url = url
         self.place = masked(url)
-        self._owner = TaskOwner("journal", _never)
+        self._owner = TaskOwner("journal", self.report)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     def __repr__(self) -> str:
         return f"<postgres {self.place}: {len(self._owner)} statements>"
+
+    def report(self, task: str, error: BaseException) -> None:
+        """Errors of statements are values, and told to those who wait: what comes here is a mistake of ours."""
+        structlog.get_logger("relay.journal").error("a task of the journal died", task=task, error=repr(error))
 
     async def start(self) -> None:
         """Connect, and bring the tables up to date."""
@@ -169,7 +174,3 @@ async def _no_reset(_: asyncpg.Connection[asyncpg.Record]) -> None:
 
 def _ms(seconds: float) -> str:
     return str(round(seconds * 1000))
-
-
-def _never(name: str, error: BaseException) -> None:
-    """Errors of statements are values; what comes here is a mistake of ours, and its asker hears of it too."""

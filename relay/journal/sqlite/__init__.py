@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay.journal.records import START
+from relay.journal.records import START, storable
 from relay.journal.sqlite import reads, writes
 from relay.journal.sqlite.connection import LOCK_S, Place
 from relay.journal.sqlite.thread import DatabaseThread
@@ -153,7 +153,7 @@ class SqliteJournal:
     ) -> Lane | None:
         """As `store.Journal.set_paused`."""
         values = {
-            "chain_id": chain_id, "sender": sender, "paused": paused, "version": version, "detail": detail,
+            "chain_id": chain_id, "sender": sender, "paused": paused, "version": version, "detail": storable(detail),
             "actor": actor,
         }  # fmt: skip
         return await self._writer.run(writes.set_paused, values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relay.journal.records import Admission, Answer, Claim, Notice, Record, Sealed, Taken
+from relay.journal.records import Admission, Answer, Claim, Notice, Record, Sealed, Taken, storable
 from relay.journal.rows import WIDTH, event_of, lane_of, record_of
 from relay.journal.ruling import refusal, seal_way, sealing, way
 from relay.journal.sqlite.reads import one
@@ -105,7 +105,7 @@ class Writes:
     ) -> Record | Refused:
         if row is not None:
             values = decision._asdict()
-            values |= {"guard": row.guard, "renews": row.renews, "now": now}
+            values |= {"detail": storable(decision.detail), "guard": row.guard, "renews": row.renews, "now": now}
             del values["facts"]
             if (record := one(connection, record_of, sql, values)) is not None:
                 self._changed(connection, decision.origin, record, decision.actor, now)
@@ -153,7 +153,7 @@ def _note(connection: sqlite3.Connection, facts: Iterable[Fact], now: int) -> No
         if not isinstance(fact, Answer):
             connection.execute(SQL["see_receipt"], (*fact, now))
             continue
-        values = (now, fact.taken, fact.verdict, fact.text, fact.attempt)
+        values = (now, fact.taken, fact.verdict, storable(fact.text), fact.attempt)
         first = connection.execute(SQL["answer"], values).rowcount == 1
         if first and fact.taken is Taken.NO:
             connection.execute(SQL["close_attempt"], (fact.attempt,))
@@ -177,7 +177,7 @@ def take_notices(connection: sqlite3.Connection, limit: int, hold_ms: int) -> li
 
 def mark_notice(connection: sqlite3.Connection, event: int, delivery: Delivery, due_in_ms: int, error: str) -> None:
     """As `store.Journal.mark_notice`."""
-    values = {"event": event, "delivery": delivery, "due_in_ms": due_in_ms, "error": error}
+    values = {"event": event, "delivery": delivery, "due_in_ms": due_in_ms, "error": storable(error)}
     connection.execute(SQL["mark_notice"], values | {"now": now_ms(connection)})
 
 
