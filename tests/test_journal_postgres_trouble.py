@@ -234,6 +234,21 @@ async def test_groups_in_any_order_never_wait_for_each_other(server: PostgresSer
     await other.close()
 
 
+async def test_a_key_is_not_taken_from_one_who_is_taken_up_again(
+    journal: PostgresJournal, admin: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """It had failed and released its key; while it is being retried, other bytes wait, and then find the key held."""
+    record = (await journal.admit([intake(0, key="contested")]))[0].record
+    await journal.decide([decision(record, State.FAILED)])
+    async with admin.transaction():
+        await admin.execute("UPDATE relay.submission SET state = 'queued', version = 3 WHERE id = $1", record.id)
+        admitting = asyncio.get_running_loop().create_task(journal.admit([intake(1, key="contested")]))
+        while not await admin.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            pass
+    (admission,) = await admitting
+    assert (admission.fresh, admission.same_bytes, admission.record.id) == (False, False, record.id)
+
+
 async def test_a_queue_that_is_full(journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes then is answered at once."""
     monkeypatch.setattr(boundary, "MAX_WAITING", 2)

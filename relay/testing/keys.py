@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from relay.journal import Journal, Repeat, judge
+from relay.journal.records import Answer, Taken
 from relay.lifecycle import Mode, State
 from relay.testing.opening import Opening
-from relay.testing.samples import ALICE, BOB, CHAIN, decision, failed, intake, moved
+from relay.testing.samples import ALICE, BOB, CHAIN, decision, intake, moved, sealed
 
 DAY_MS = 86_400_000
 
@@ -93,10 +94,13 @@ class Keys(Opening):
         assert judge((await journal.admit([intake(1, key="k")]))[0], DAY_MS) is Repeat.CONFLICT_BYTES
 
     async def test_a_failure_that_nobody_was_told_keeps_the_key(self, journal: Journal) -> None:
-        """The client was answered "accepted", so it is refused and told what became of it."""
-        record = await failed(journal, mode=Mode.ACCEPTED)
-        entry = intake(hash_=record.hash)
+        """The client was answered "accepted", so it is refused and told what became of it; no other bytes pass."""
+        entry = intake(key="k", mode=Mode.ACCEPTED)
+        done = await sealed(journal, (await journal.admit([entry]))[0].record)
+        facts = (Answer(done.attempt, Taken.NO, "refused"),)
+        await journal.decide([decision(done.record, State.FAILED, facts=facts)])
         assert judge((await journal.admit([entry]))[0], DAY_MS) is Repeat.REFUSE
+        assert judge((await journal.admit([intake(1, key="k")]))[0], DAY_MS) is Repeat.CONFLICT_BYTES
 
     async def test_what_ended_reads_back_or_refuses(self, journal: Journal) -> None:
         """By where it stands."""

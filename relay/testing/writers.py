@@ -38,6 +38,13 @@ class Writers(Opening):
         assert (await journal.seal([seal(record._replace(state=State.SENT), fence=19)]))[0] == Stale(record)
         assert isinstance((await journal.decide([decision(record, State.SENT, fence=20)]))[0], Record)
 
+    async def test_a_decision_on_another_state_is_refused(self, journal: Journal) -> None:
+        """Whatever is claimed about where it stands: a terminal state has no secret way out."""
+        ended = await moved(journal, await admitted(journal), State.CANCELLED)
+        claimed = ended._replace(state=State.QUEUED)
+        assert await journal.decide([decision(claimed, State.PENDING)]) == [Stale(ended)]
+        assert await journal.seal([seal(claimed)]) == [Stale(ended)]
+
     async def test_without_a_fence_the_version_decides(self, journal: Journal, other: Journal) -> None:
         """While Redis is lost the row alone arbitrates, and the highest fence stays on it."""
         record = (await sealed(journal, await admitted(journal), fence=20)).record
