@@ -48,38 +48,61 @@ def assert_honest(crowd: Crowd) -> None:
     assert {post.code for post in crowd.refused} <= {None, UNKNOWN}
 
 
+@pytest.mark.parametrize("submit", ["single", "batch"])
 @pytest.mark.parametrize("workers", [2, 3])
-async def test_a_swapped_burst_over_all_workers_keeps_its_order(rig: Rig, measured: Measured, workers: int) -> None:
+async def test_a_swapped_burst_over_all_workers_keeps_its_order(
+    rig: Rig, measured: Measured, workers: int, submit: str
+) -> None:
     """Neighbours swapped, connections spread over the workers: in order at a strict node, nothing refused."""
     chain = await rig.chain(delay_ms=CHECKS_MS)
-    relay = await rig.relay(chain.url, "--workers", str(workers))
+    relay = await rig.relay(chain.url, "--workers", str(workers), upstream__submit=submit)
     crowd = rig.crowd()
     await crowd.once(disorder(chain), [relay.url])
     seen = await assert_landed_once(chain)
-    measured(f"{workers} workers, longest answer {crowd.longest_s():.2f} s, {seen}")
+    measured(f"{workers} workers, {submit}, longest answer {crowd.longest_s():.2f} s, {seen}")
     assert crowd.refused == []
     assert (seen["inversions"], seen["overlaps"]) == (0, 0)
 
 
+@pytest.mark.parametrize("submit", ["single", "batch"])
 @pytest.mark.parametrize(("workers", "number"), [(2, 0), (2, 1), (3, 0), (3, 1)])
-async def test_a_killed_worker_breaks_no_order(rig: Rig, measured: Measured, workers: int, number: int) -> None:
+async def test_a_killed_worker_breaks_no_order(
+    rig: Rig, measured: Measured, workers: int, number: int, submit: str
+) -> None:
     """SIGKILL of each role in mid-burst. With 3 workers the clients of the lane process's peers hear of success alone:
-    their tickets are handed to the replacement."""
+    their tickets are handed to the replacement, those of a run that was at the node one by one."""
     chain = await rig.chain(delay_ms=CHECKS_MS)
-    relay = await rig.relay(chain.url, "--workers", str(workers))
+    relay = await rig.relay(chain.url, "--workers", str(workers), upstream__submit=submit)
     crowd = rig.crowd()
     async with crowd.insisting(disorder(chain), [relay.url]):
         await crowd.answered(DISTURB_AFTER)
         signal_worker(relay, number, signal.SIGKILL)
     seen = await assert_landed_once(chain)
-    measured(
-        f"worker {number} of {workers} killed: {len(crowd.refused)} posts repeated, {crowd.longest_s():.2f} s, {seen}"
-    )
+    ended = f"{len(crowd.refused)} posts repeated, {crowd.longest_s():.2f} s, {seen}"
+    measured(f"worker {number} of {workers} killed, {submit}: {ended}")
     assert_honest(crowd)
     assert seen["inversions"] == 0
     if (workers, number) == (3, 0):
         assert crowd.refused == []
     await relay.process.line("a worker ended.*SIGKILL")
+
+
+async def test_a_lane_process_dies_twice_while_answers_are_lost(rig: Rig, measured: Measured) -> None:
+    """In runs, to a node that resets connections behind an acceptance and answers pages: still nothing is lost, doubled
+    or overtaken, and nobody hears a refusal."""
+    chain = await rig.chain(delay_ms=CHECKS_MS)
+    await chain.script({"do": "reset", "when": "after", "every": 7}, {"do": "page", "method": "dev_batch", "every": 5})
+    relay = await rig.relay(chain.url, "--workers", "3", upstream__submit="batch")
+    crowd = rig.crowd()
+    async with crowd.insisting(disorder(chain), [relay.url]):
+        for answers in (DISTURB_AFTER // 2, 2 * DISTURB_AFTER):
+            await crowd.answered(answers)
+            signal_worker(relay, 0, signal.SIGKILL)
+            await relay.process.line("a worker ended.*SIGKILL")
+    seen = await assert_landed_once(chain)
+    measured(f"{len(crowd.refused)} posts repeated, longest answer {crowd.longest_s():.2f} s, {seen}")
+    assert_honest(crowd)
+    assert seen["inversions"] == 0
 
 
 @pytest.mark.parametrize("number", [0, 1])
