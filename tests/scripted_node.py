@@ -295,10 +295,10 @@ async def pool_to(url: str, clock: Callable[[], float] | None = None, **settings
     assert faults == []
 
 
-def send(pool: Pool, *, submission: bool = False, timeout_s: float | None = None) -> Recorder:
+def send(pool: Pool, *, body: bytes = b"{}", submission: bool = False, timeout_s: float | None = None) -> Recorder:
     """Post something."""
     heard = Recorder()
-    pool.send(b"{}", heard, submission=submission, timeout_s=timeout_s)
+    pool.send(body, heard, submission=submission, timeout_s=timeout_s)
     return heard
 
 

@@ -117,6 +117,17 @@ async def test_an_idle_connection_is_closed_in_time() -> None:
 
 
 @both_loops
+async def test_a_connection_whose_large_body_was_refused_is_not_used_again() -> None:
+    """The node need not have read it, and would take the next request for the rest; after any other answer it has."""
+    refused = PLAIN.replace(b"200 OK", b"413 Content Too Large")
+    for answer, body, expected in ((refused, b"a" * 100_000, 2), (refused, b"{}", 1), (PLAIN, b"a" * 100_000, 1)):
+        async with ScriptedNode([answer]) as node, pool_to(node.url) as pool:
+            await send(pool, body=body).end()
+            assert (await send(pool).end()).body == b"plain"
+            assert node.connections == expected
+
+
+@both_loops
 async def test_bytes_on_an_idle_connection_close_it() -> None:
     """Nobody asked for them, so the next answer could be another's."""
     gate = asyncio.Event()

@@ -29,6 +29,10 @@ JOINED_BYTES: Final = 65_536
 """Up to here head and body go out as one piece; copying more costs more than a second piece."""
 
 
+REFUSALS: Final = 400
+"""Statuses from here on (RFC 9110, 15.5 and 15.6) may be said before the request was read."""
+
+
 class Home(Protocol):
     """What a connection needs of the pool."""
 
@@ -260,13 +264,17 @@ class Connection(asyncio.Protocol):
         if request.paused:
             self.resume()
         request.finish()
-        if keep_s and not surplus and not self._transport.get_write_buffer_size():
+        if keep_s and not surplus and not self._transport.get_write_buffer_size() and not self._is_unread(request):
             self._expires = self._home.now() + keep_s
             self._read = Connection._read_nothing
             self._home.freed(self)
         else:
             self._close()
         return request
+
+    def _is_unread(self, request: Request) -> bool:
+        """May some of the body lie in the kernel still? A node that refuses a large one need not have read it."""
+        return self._plan.head.status >= REFUSALS and len(request.body) > JOINED_BYTES
 
     def _close(self) -> None:
         """No more use for it. A request that is not wholly written has been answered already: it is cut."""
