@@ -76,8 +76,9 @@ def _prepare(connection: sqlite3.Connection, place: Place) -> None:
 
 
 def _check_owner(connection: sqlite3.Connection, place: Place) -> None:
-    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    # In this order: who makes the tables signs them in the same transaction, so where they are the signature is.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
     if owner != OURS and tables:
         raise Unusable(f"the file of {place.url} ([journal] url) is another program's database; name another file")
 
