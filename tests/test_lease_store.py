@@ -125,7 +125,7 @@ async def test_a_replica_counts_as_gone_until_it_is_master_again(server: RedisSe
 
 async def test_scripts_that_were_flushed_are_brought_back(server: RedisServer) -> None:
     """NOSCRIPT is no trouble, alone or inside a pipeline."""
-    async with side(server.url) as me:
+    async with side(server.url, timeout_s=2.0) as me:
         await server.admin.script_flush()
         assert isinstance(await me.enter(1), Yours)
         await server.admin.script_flush()
