@@ -24,7 +24,7 @@ from relay import process
 from relay.config import address, doubts, masked
 from relay.listening import Addresses, listening, url
 from relay.ops import OpsServer, of_process
-from relay.sides import ClientSide, House, LaneSide, NodeSide
+from relay.sides import ClientSide, House, LaneSide, NodeSide, shelf_of
 from relay.tasks import TaskOwner
 from relay.telemetry.logs import Logs
 from relay.telemetry.metrics import Metrics
@@ -51,7 +51,8 @@ class Instance:
         self.stopping = asyncio.Event()
         self.broken = False
         self._background = TaskOwner("relay", self._died)
-        house = House(settings, metrics, logs.report, clock)
+        self._shelf = shelf_of(settings)
+        house = House(settings, metrics, logs.report, clock, self._shelf)
         self._node = NodeSide(house)
         self._lanes = LaneSide(house, self._node)
         self._clients = ClientSide(house, self._node, self._lanes.submitter)
@@ -59,11 +60,15 @@ class Instance:
         self._ops.add_check("upstream", self._node.identity.check)
         if self._lanes.tier is not None:
             self._ops.add_check("redis", self._lanes.tier.check)
+        if self._shelf is not None:
+            self._ops.add_check("journal", self._shelf.check)
 
     async def start(self) -> Addresses:
         """Open the listeners. The upstream need not be there yet."""
         for doubt in doubts(self._settings):
             self._log.warning("settings", doubt=doubt)
+        if self._shelf is not None:
+            await self._shelf.start(self._background)
         await self._lanes.start(self._background)
         ops, server = self._settings.ops.listen, self._settings.server.listen
         ops_place = await listening("ops.listen", ops, self._ops.start())
@@ -101,6 +106,8 @@ class Instance:
         await self._clients.close()
         await self._lanes.close()
         await self._background.close()
+        if self._shelf is not None:
+            await self._shelf.close()
         await self._node.close()
         await self._ops.close()
 

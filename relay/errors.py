@@ -120,6 +120,27 @@ _ROWS: Final = (
         'the bytes were sent and no answer proves what became of them; data is {"hash": …}',
     ),
     Case(
+        "key_conflict",
+        -32030,
+        200,
+        "this idempotency key cannot be used: {detail}",
+        "the key belongs to another transaction, or was first used longer ago than [journal] dedupe_h",
+    ),
+    Case(
+        "key_closed",
+        -32031,
+        200,
+        "this transaction was recorded before, and is not sent again: {detail}",
+        "the same bytes ended before by other means than success; data says how, and whether they may still land",
+    ),
+    Case(
+        "journal_unavailable",
+        -32032,
+        200,
+        "the journal cannot be written, nothing was sent: {detail}",
+        "the store of [journal] url cannot be written for now; nothing is sent unrecorded",
+    ),
+    Case(
         "internal",
         -32603,
         200,
@@ -240,6 +261,9 @@ ORDERING_UNAVAILABLE: Final = CATALOGUE["ordering_unavailable"]
 LANES_UNAVAILABLE: Final = CATALOGUE["lanes_unavailable"]
 NONCE_GAP: Final = CATALOGUE["nonce_gap"]
 OUTCOME_UNKNOWN: Final = CATALOGUE["outcome_unknown"]
+KEY_CONFLICT: Final = CATALOGUE["key_conflict"]
+KEY_CLOSED: Final = CATALOGUE["key_closed"]
+JOURNAL_UNAVAILABLE: Final = CATALOGUE["journal_unavailable"]
 INTERNAL: Final = CATALOGUE["internal"]
 METHOD_DENIED: Final = CATALOGUE["method_denied"]
 BATCH_TOO_LONG: Final = CATALOGUE["batch_too_long"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from relay.ingress.http import HttpServer
 from relay.ingress.websocket import WebSocketServer
 from relay.intake import Intake
+from relay.journal.shelf import Shelf
 from relay.router import Router
 from relay.submit import Submitter
 from relay.tasks import TaskOwner
@@ -37,12 +38,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What all sides of a process share. ``report`` gets the place and the error of each fault of ours."""
+    """What all sides of a process share. ``report`` gets the place and the error of each fault of ours.
+
+    ``shelf`` has the journal, where one is configured.
+    """
 
     settings: Settings
     metrics: Metrics
     report: Callable[[str, BaseException], None]
     clock: Callable[[], float]
+    shelf: Shelf | None = None
+
+
+def shelf_of(settings: Settings) -> Shelf | None:
+    """Where the journal will be, if there is to be one."""
+    return Shelf(settings.journal.url) if settings.journal.url else None
 
 
 class NodeSide:

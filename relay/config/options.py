@@ -99,6 +99,12 @@ class Prechecks(_Section, frozen=True):
     allow_unprotected: bool = True
 
 
+class Journal(_Section, frozen=True):
+    """What is kept of submissions."""
+
+    url: str = ""
+
+
 class Ops(_Section, frozen=True):
     """The operator's side."""
 
@@ -120,6 +126,7 @@ class Settings(_Section, frozen=True):
     ordering: Ordering = Ordering()
     redis: Redis = msgspec.field(default_factory=Redis)
     prechecks: Prechecks = Prechecks()
+    journal: Journal = msgspec.field(default_factory=Journal)
     ops: Ops = Ops()
     log: Log = Log()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 
 import msgspec
 
+from relay.config.journal import check_journal
 from relay.config.options import OPTIONS, SECTIONS, Settings, shown
 from relay.config.redis import check_redis
 from relay.config.values import ConfigFault, address, check_file, check_header, check_origin, check_url, trusting
@@ -71,6 +72,7 @@ def check(tables: Mapping[str, Any]) -> Settings:
         check_file("upstream.ca_file", upstream.ca_file)
         trusting(upstream.ca_file)
     check_redis(settings.redis)
+    check_journal(settings.journal)
     for name, value in upstream.headers.items():
         check_header("upstream.headers", name, value)
     return settings

@@ -31,6 +31,8 @@ def masked(url: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         return "***"
+    if parts.scheme == "sqlite" and not parts.netloc:
+        return url  # a file's name
     rest = parts.path + parts.query + parts.fragment
     # With an unescaped / ? or # in the password, what looks like the host is the user, and the @ comes after it.
     if not host or "@" in rest:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from relay.sides import ClientSide, House, NodeSide
+from relay.sides import ClientSide, House, NodeSide, shelf_of
 from relay.tasks import TaskOwner
 from relay.workers import control, sockets
 from relay.workers.forwarder import Forwarder
@@ -54,7 +54,8 @@ class Worker:
     ) -> None:
         role = Role(start.number, start.count)
         settings = shared_out(start.settings, role)
-        house = House(settings, metrics, logs.report, clock)
+        self._shelf = shelf_of(settings)
+        house = House(settings, metrics, logs.report, clock, self._shelf)
         self.finished = asyncio.Event()
         self.broken = False
         self._start = start
@@ -87,6 +88,8 @@ class Worker:
     async def start(self) -> None:
         """Take clients, if that is this worker's part. The upstream need not be there yet."""
         self._node.start(self._background)
+        if self._shelf is not None:
+            await self._shelf.start(self._background)
         if self._forwarder is not None and self._clients is not None:
             await self._forwarder.start()
             await self._clients.start(*(socket.socket(fileno=fd) for fd in self._start.clients))
@@ -120,6 +123,8 @@ class Worker:
             await self._lanes.close()
         await self._asks.close()
         await self._background.close()
+        if self._shelf is not None:
+            await self._shelf.close()
         await self._node.close()
 
     async def _go(self) -> None:
@@ -181,6 +186,8 @@ class Worker:
         found: dict[str, Readiness] = {"upstream": await self._node.identity.check()}
         if self._lanes is not None and self._lanes.tier is not None:
             found["redis"] = await self._lanes.tier.check()
+        if self._shelf is not None:
+            found["journal"] = await self._shelf.check()
         self._tell(control.CHECKED, tuple((name, one.ready, one.detail) for name, one in found.items()))
 
     def _once(self, name: str, work: Coroutine[Any, Any, None]) -> None:
