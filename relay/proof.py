@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from relay import errors, jsonrpc
 from relay.lanes import Effect
+from relay.lifecycle import Reason
 from relay.submission import Accepted, Declined
 from relay.upstream.client import Answered, Lost, NotSent
 from relay.verdict import Client, Disposition, classify
@@ -36,7 +37,7 @@ class NodeFacts(Protocol):
 
 
 class Proven(NamedTuple):
-    """How it ended. ``verdict`` is for the log.
+    """How it ended. ``verdict`` is for the log, ``how`` for the journal.
 
     ``dependent``: perhaps refused only for want of a lower nonce (or in words nobody knows), so that behind another of
     its run it proves nothing about this one.
@@ -45,6 +46,7 @@ class Proven(NamedTuple):
     outcome: Outcome
     verdict: str
     effect: Effect
+    how: Disposition | Reason
     dependent: bool = False
 
 
@@ -80,7 +82,8 @@ class Proofs:
         """What ``attempt`` proves about ``submission``."""
         match attempt:
             case NotSent(detail) if not submission.maybe_sent:
-                return Proven(errors.UPSTREAM_UNREACHABLE.refusal(detail=detail), "not sent", Effect.REFUSED)
+                refusal = errors.UPSTREAM_UNREACHABLE.refusal(detail=detail)
+                return Proven(refusal, "not sent", Effect.REFUSED, Reason.NOT_SENT)
             case NotSent(detail) | Lost(detail):
                 return Doubt(detail)
             case Answered(reply):
@@ -93,7 +96,8 @@ class Proofs:
             return Doubt("the answer is not this transaction's hash")
         self._counts["accepted"].n += 1
         known_hash = submission.request.method.by_bytes
-        return Proven(submission.own_hash if known_hash else Accepted(result), "accepted", Effect.ACCEPTED)
+        outcome = submission.own_hash if known_hash else Accepted(result)
+        return Proven(outcome, "accepted", Effect.ACCEPTED, Disposition.IN_POOL)
 
     def _refused(self, submission: Submission, reply: jsonrpc.Reply) -> Proof:
         """The node answered an error: what does it mean?"""
@@ -101,14 +105,15 @@ class Proofs:
         self._counts[verdict.disposition].n += 1
         match verdict.disposition:
             case Disposition.IN_POOL:
-                in_pool = Proven(submission.own_hash, "in pool", Effect.ACCEPTED)
+                in_pool = Proven(submission.own_hash, "in pool", Effect.ACCEPTED, Disposition.IN_POOL)
                 if self._facts.client not in SEEN_CACHES:
                     return in_pool
                 return Question(in_pool, absent=Doubt("seen, but not in the pool"), unsaid=in_pool)
             case _ if submission.maybe_sent or verdict.disposition is Disposition.UNCERTAIN:
                 return Doubt(verdict.reason)
             case Disposition.NONCE_SPENT | Disposition.UNRECOGNISED if submission.request.method.public:
-                known = Proven(submission.own_hash, f"{verdict.reason}, known", Effect.DOUBTFUL)
+                why = f"{verdict.reason}, known"
+                known = Proven(submission.own_hash, why, Effect.DOUBTFUL, Disposition.IN_POOL)
                 return Question(known, absent=_declined(reply, verdict), unsaid=Doubt(verdict.reason))
         return _declined(reply, verdict)
 
@@ -117,7 +122,8 @@ def _declined(reply: jsonrpc.Reply, verdict: Verdict) -> Proven:
     doubtful = verdict.about_nonce or verdict.disposition in (Disposition.SLOT_TAKEN, Disposition.UNRECOGNISED)
     effect = Effect.DOUBTFUL if doubtful else Effect.REFUSED
     dependent = verdict.for_gap or verdict.disposition is Disposition.UNRECOGNISED
-    return Proven(Declined(reply.error_text or b"{}"), verdict.reason, effect, dependent)
+    outcome = Declined(reply.error_text or b"{}")
+    return Proven(outcome, verdict.reason, effect, verdict.disposition, dependent)
 
 
 def fits(request: Request, hash_: str, result: bytes) -> bool:

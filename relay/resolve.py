@@ -2,9 +2,9 @@
 
 Job: look the hashes up at the upstream, then send the same bytes again, and only at the very end say "unknown".
 Rules: the same bytes by the same method, never others, lowest nonce first, one at a time, and only while the lane is
-ours (``gate``). A refusal of a resend proves nothing about the first send. The whole takes no longer than the caller's
-deadline, however many they are: they are looked up at once and share the waits. The absence of a private submission is
-not looked for: it proves nothing.
+ours (``gate``); with a journal, each send is on disk before it leaves. A refusal of a resend proves nothing about the
+first send. The whole takes no longer than the caller's deadline, however many they are: they are looked up at once and
+share the waits. The absence of a private submission is not looked for: it proves nothing.
 Must not know: lanes, clients.
 """
 
@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from relay.proof import fits, judge
-from relay.upstream.client import Answered
+from relay.upstream.client import Answered, NotSent
 from relay.verdict import Disposition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from relay.proof import NodeFacts
+    from relay.recorder import Recorder
     from relay.submission import Submission
     from relay.telemetry.metrics import Metrics
     from relay.upstream.accounts import Accounts
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 WAITS_S: Final = (0.2, 0.4, 0.8)
 """Before each round of resends, for as long as the rounds are in vain."""
+UNRECORDED: Final = NotSent("the journal could not be written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Settled:
 class Resolver:
     """Finds out, within a deadline."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it asks, each a room of its own
         self,
         *,
         client: UpstreamClient,
@@ -53,8 +55,10 @@ class Resolver:
         facts: NodeFacts,
         metrics: Metrics,
         clock: Callable[[], float],
+        recorder: Recorder | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._recorder = recorder
         self._client = client
         self._accounts = accounts
         self._facts = facts
@@ -113,10 +117,10 @@ class Resolver:
         """One round: those that it did not prove to be there. Without an answer the rest would fare no better."""
         open_: list[Submission] = []
         for place, submission in enumerate(missing):
-            request, share = submission.request, (deadline - self._clock()) / shares
+            share = (deadline - self._clock()) / shares
             if share <= 0:
                 return open_ + missing[place:]
-            attempt = await self._client.submit(request.method.wire, request.wire_params, share, gate)
+            attempt = await self._send(submission, share, gate)
             if (result := self._proof(attempt, submission)) is not None:
                 self._tell(submission, Settled(result or None, found=False), tell)
             else:
@@ -124,6 +128,16 @@ class Resolver:
             if not isinstance(attempt, Answered):
                 return open_ + missing[place + 1 :]
         return open_
+
+    async def _send(self, submission: Submission, share: float, gate: Gate | None) -> Attempt:
+        request, recorder = submission.request, self._recorder
+        if recorder is None or submission.row is None:
+            return await self._client.submit(request.method.wire, request.wire_params, share, gate)
+        if not await recorder.again(submission):
+            return UNRECORDED
+        attempt = await self._client.submit(request.method.wire, request.wire_params, share, gate)
+        recorder.answered(submission, attempt)
+        return attempt
 
     def _proof(self, attempt: Attempt, submission: Submission) -> bytes | None:
         """The result's text (empty for "already known") if this answer to a resend shows that the node has it."""

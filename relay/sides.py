@@ -9,13 +9,17 @@ Must not know: processes, signals, who decides when it ends.
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from relay.config import masked
 from relay.ingress.http import HttpServer
 from relay.ingress.websocket import WebSocketServer
 from relay.intake import Intake
 from relay.journal.shelf import Shelf
+from relay.recorder import Recorder
+from relay.recorder.taking_up import TakingUp
 from relay.router import Router
 from relay.submit import Submitter
 from relay.tasks import TaskOwner
@@ -25,7 +29,6 @@ from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from relay.config import Settings
@@ -90,6 +93,7 @@ class LaneSide:
         self.owner = TaskOwner("work", house.report)
         self._ends = TaskOwner("lanes end", house.report)
         self._over = asyncio.Event()
+        self.recorder = _recorder(house, node)
         self.submitter = Submitter(
             settings=house.settings,
             client=node.client,
@@ -101,7 +105,9 @@ class LaneSide:
             clock=house.clock,
             tier=self.tier,
             witness=witness,
+            recorder=self.recorder,
         )
+        self.taking_up = _taking_up(house, self.recorder, self.submitter)
         self._show(house.metrics)
 
     def __repr__(self) -> str:
@@ -112,12 +118,19 @@ class LaneSide:
         background.start("overdue", self.submitter.turns.sweep_forever())
         if self.tier is not None:
             await self.tier.start()
+        if self.taking_up is not None:
+            self._ends.start("orphans", self.taking_up.orphans())
 
     async def finished(self) -> None:
         """Wait until nothing is in flight, or it was given up. What the lanes hold may outlive its clients (G8)."""
-        settled = self._ends.spawn("settled", self.owner.settled())
+        settled = self._ends.spawn("settled", self._settled())
         over = self._ends.spawn("over", self._over.wait())
         await asyncio.wait({settled, over}, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _settled(self) -> None:
+        await self.owner.settled()
+        if self.recorder is not None:
+            await self.recorder.settled()
 
     def give_up(self) -> None:
         """Answer whoever still waits, now: refused if nothing was sent, else unknown."""
@@ -132,6 +145,10 @@ class LaneSide:
     async def close(self) -> None:
         """Stop what still runs."""
         await self._ends.close()
+        if self.taking_up is not None:
+            await self.taking_up.close()
+        if self.recorder is not None:
+            await self.recorder.close()
         await self.owner.close()
         if self.tier is not None:
             await self.tier.close()
@@ -207,3 +224,33 @@ def _tier(house: House) -> Tier | None:
     from relay.lease import Tier  # noqa: PLC0415 - as above
 
     return Tier(house.settings, house.metrics, house.report)
+
+
+def _recorder(house: House, node: NodeSide) -> Recorder | None:
+    if house.shelf is None:
+        return None
+    settings = house.settings
+    return Recorder(
+        house.shelf,
+        node_facts=node.identity,
+        metrics=house.metrics,
+        report=house.report,
+        clock=house.clock,
+        max_wait_s=settings.ordering.max_wait_s,
+        node=masked(settings.upstream.url),
+        actor=f"{socket.gethostname()}/{settings.server.listen}",
+    )
+
+
+def _taking_up(house: House, recorder: Recorder | None, submitter: Submitter) -> TakingUp | None:
+    if house.shelf is None or recorder is None:
+        return None
+    return TakingUp(
+        house.shelf,
+        recorder,
+        take=submitter.take,
+        find=submitter.find,
+        max_wait_s=house.settings.ordering.max_wait_s,
+        report=house.report,
+        clock=house.clock,
+    )

@@ -15,8 +15,10 @@ import orjson
 
 from relay import errors
 from relay.errors import Refusal
+from relay.lifecycle import Mode
 
 if TYPE_CHECKING:
+    from relay.journal.row import Row
     from relay.lease import Permit
     from relay.methods import Request
     from relay.transaction import SignedTransaction
@@ -42,13 +44,18 @@ class Submission:
     """One transaction on its way, for however many clients that sent it."""
 
     __slots__ = (
+        "admitted",
         "arrived",
         "copies",
+        "ended",
         "held_since",
+        "idempotency_key",
         "maybe_sent",
+        "mode",
         "outcome",
         "permit",
         "request",
+        "row",
         "transaction",
         "verdict",
     )
@@ -62,13 +69,27 @@ class Submission:
         self.copies = 0
         self.maybe_sent = False
         """Another process may have sent it: the node is asked before it is sent, and no refusal proves anything."""
+        self.row: Row[Outcome] | None = None
+        """Its place in the journal, None without one."""
+        self.idempotency_key = ""
+        self.mode = Mode.VERDICT
+        self.admitted: asyncio.Future[Outcome] | None = None
+        """Done when its record is on disk, for whoever asked to be answered then."""
         self.verdict = ""
+        self.ended = False
+        """How it ended is known; its clients may still wait until that is on disk."""
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     @property
     def key(self) -> tuple[str, bytes]:
         """Requests with the same key are this submission."""
         return self.request.key
+
+    @property
+    def known_row(self) -> Row[Outcome]:
+        """Its place in the journal, where it has one."""
+        assert self.row is not None
+        return self.row
 
     @property
     def size(self) -> int:

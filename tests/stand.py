@@ -17,6 +17,8 @@ from relay import config
 from relay.devnode import DevNode, NodeSettings
 from relay.devnode.keys import FUNDED
 from relay.intake import Intake
+
+from relay.recorder import Recorder
 from relay.router import Answer, Forward, Router
 from relay.submit import Submitter
 from relay.tasks import TaskOwner
@@ -28,6 +30,8 @@ from relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from relay.journal.shelf import Shelf
 
 CHAIN_ID = 1337
 
@@ -64,11 +68,17 @@ class Stand:
     node: DevNode = field(default_factory=DevNode)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    shelf: Shelf | None = None
 
     @classmethod
-    def over(cls, node: NodeSettings | None = None, **tables: Mapping[str, Any]) -> Self:
+    def over(cls, node: NodeSettings | None = None, *, shelf: Shelf | None = None, **tables: Mapping[str, Any]) -> Self:
         """A stand over a node with these settings, with these tables of the relay's own."""
         return cls(DevNode(node or NodeSettings()), tables)
+
+    @classmethod
+    def recording(cls, shelf: Shelf, node: NodeSettings | None = None, **tables: Mapping[str, Any]) -> Self:
+        """The same, with a journal."""
+        return cls(DevNode(node or NodeSettings()), tables, shelf=shelf)
 
     async def __aenter__(self) -> Self:
         await self.node.start()
@@ -81,6 +91,19 @@ class Stand:
         self.identity = Identity(self.client, self.settings.prechecks)
         await self.identity.refresh()
         accounts = Accounts(self.client)
+        self.recorder = None
+        if self.shelf is not None:
+            await self.shelf.start(self.owner)
+            self.recorder = Recorder(
+                self.shelf,
+                node_facts=self.identity,
+                metrics=self.metrics,
+                report=self.report,
+                clock=time.monotonic,
+                max_wait_s=self.settings.ordering.max_wait_s,
+                node=self.node.url,
+                actor="stand",
+            )
         self.submitter = Submitter(
             settings=self.settings,
             client=self.client,
@@ -90,6 +113,7 @@ class Stand:
             metrics=self.metrics,
             report=self.report,
             clock=time.monotonic,
+            recorder=self.recorder,
         )
         self.intake = Intake(
             settings=self.settings,
@@ -105,7 +129,11 @@ class Stand:
 
     async def __aexit__(self, *_: object) -> None:
         self.node.release()
+        if self.recorder is not None:
+            await self.recorder.close()
         await self.owner.close()
+        if self.shelf is not None:
+            await self.shelf.close()
         await self.pool.close()
         await self.node.close()
         assert self.faults == []

@@ -309,7 +309,7 @@ async def test_a_node_that_refuses_batches_gets_none_for_a_while(
     """Nothing is lost, the log names the options, and after a while it is tried again."""
     async with batching() as stand:
         now = [1000.0]
-        stand.submitter._runs._clock = lambda: now[0]
+        stand.submitter._settler.runs._clock = lambda: now[0]
         watch(stand)
         stand.node.script.add(fault)
         found = await replies(at_once(stand, *map(signed, range(4))))
@@ -475,7 +475,7 @@ async def test_a_fault_of_ours_in_a_run_is_unknown_for_each(monkeypatch: pytest.
         async def break_down(*_: Any) -> None:
             raise ZeroDivisionError("a bug")
 
-        monkeypatch.setattr(stand.submitter, "_clear_up", break_down)
+        monkeypatch.setattr(stand.submitter._settler, "_clear_up", break_down)
         stand.node.script.add(Answer(nonce=1, result=None, when="after", times=1))
         found = await replies(at_once(stand, signed(0), signed(1)))
 

@@ -442,13 +442,13 @@ async def test_bad_transactions_are_refused_before_a_ticket(raw: str, code: int,
 async def test_a_fault_of_ours_is_unknown_not_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception in the middle of a turn is reported, answered honestly, and the lane goes on."""
     async with Stand.over() as stand:
-        real = stand.submitter._conclude
+        real = stand.submitter._settler._conclude
 
         async def break_once(*arguments: Any) -> Any:
-            monkeypatch.setattr(stand.submitter, "_conclude", real)
+            monkeypatch.setattr(stand.submitter._settler, "_conclude", real)
             raise ZeroDivisionError("a bug")
 
-        monkeypatch.setattr(stand.submitter, "_conclude", break_once)
+        monkeypatch.setattr(stand.submitter._settler, "_conclude", break_once)
         broken, next_one = await asyncio.gather(stand.send(signed(0)), stand.send(signed(1)))
 
         assert error(broken)["code"] == -32040

@@ -289,6 +289,13 @@ class Metrics:
             "Submissions at the node when their lane process died, by how it was found out.",
             end=("found", "repeated", "expired"),
         )
+        self.journal_writes = Counter(
+            "journal_writes_total",
+            "Submissions written to the journal, by what was written and how it went.",
+            write=("admit", "seal", "decide"),
+            end=("done", "stale", "failed"),
+        )
+        self.unrecorded = Counter("unrecorded_total", "Submissions that no journal can hold, passed unrecorded.")
         self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
         self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
         self.worker_restarts = Counter(

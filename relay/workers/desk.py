@@ -127,12 +127,18 @@ class LaneDesk:
             same.copies += 1
             same.maybe_sent |= submission.maybe_sent
             self._attached.n += 1
-            self._waiters[same].append((link, number))
+            self._wait_for(same, link, number)
         elif (refusal := self._submitter.take(submission)) is not None:
             link.send(messages.outcome(number, submission.refused(refusal)))
         else:
-            self._waiters[submission] = [(link, number)]
+            self._wait_for(submission, link, number)
+
+    def _wait_for(self, submission: Submission, link: Link, number: int) -> None:
+        """One that was taken up from the journal has nobody who waits for it before."""
+        if submission not in self._waiters:
+            self._waiters[submission] = []
             submission.outcome.add_done_callback(lambda _: self._answer(submission))
+        self._waiters[submission].append((link, number))
 
     def _answer(self, submission: Submission) -> None:
         outcome = submission.outcome.result()
@@ -141,7 +147,7 @@ class LaneDesk:
         self._look_whether_left()
 
     def _return(self, submission: Submission) -> None:
-        for link, number in self._waiters.pop(submission):
+        for link, number in self._waiters.pop(submission, ()):
             link.send((messages.RETURNED, number))
         self._look_whether_left()
 

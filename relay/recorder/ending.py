@@ -1,0 +1,181 @@
+"""Ends on their way into the journal.
+
+Job: write decisions down in groups, and tell whoever waits when they are on disk.
+Rules
+- What a node took is told whether or not it could be written: the record that is left will be looked up. A refusal that
+  could not be written is told as "unknown", for that record would have the bytes sent again (G6).
+- An end that could not be written is tried again until the submission's time is over, and `INSIST_S` at least.
+- A decision that is refused as old is logged; its facts are kept. A refusal is then told only if the newest record says
+  that it cannot land.
+Must not know: lanes, turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from relay.journal.faults import Unavailable, Unusable
+from relay.journal.records import Decision, Missing, Record
+from relay.submission import Accepted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from relay.journal.records import Refused
+    from relay.journal.shelf import Shelf
+    from relay.lifecycle import Step
+    from relay.submission import Outcome, Submission
+    from relay.tasks import TaskOwner
+    from relay.telemetry.metrics import Metrics
+
+PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4)
+"""Before an end that could not be written is tried again; then once a second."""
+INSIST_S: Final = 2.0
+FAULTS: Final = (Unavailable, Unusable)
+
+
+class End(NamedTuple):
+    """``step``: where the record goes, None where it stays and only the facts are kept. ``told`` takes the outcome.
+
+    ``outcome`` None: it has not ended, it waits again.
+    """
+
+    submission: Submission
+    outcome: Outcome | None
+    step: Step | None
+    told: Callable[[Submission, Outcome | None], None]
+
+
+class Ending:
+    """See the module."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        owner: TaskOwner,
+        metrics: Metrics,
+        actor: str,
+        *,
+        max_wait_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._shelf = shelf
+        self._owner = owner
+        self._actor = actor
+        self._max_wait_s = max_wait_s
+        self._clock = clock
+        self._group: list[End] = []
+        self._closing = asyncio.Event()
+        self._written = metrics.journal_writes.cell("decide", "done")
+        self._stale = metrics.journal_writes.cell("decide", "stale")
+        self._failed = metrics.journal_writes.cell("decide", "failed")
+        self._log = structlog.get_logger("relay.recorder")
+
+    def end(self, end: End) -> None:
+        """Put it into the next group."""
+        self._group.append(end)
+        if len(self._group) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def close(self) -> None:
+        """Insist no longer: tell at once what cannot be written."""
+        self._closing.set()
+
+    def _flush(self) -> None:
+        group, self._group = self._group, []
+        self._owner.start("decide", self._write(group))
+
+    async def _write(self, group: Sequence[End]) -> None:
+        try:
+            await self._decide(group)
+        except FAULTS as fault:
+            self._failed.n += len(group)
+            self._log.warning("the journal cannot be written, it is tried again", ends=len(group), error=str(fault))
+            for end in group:
+                self._owner.start("insist", self._insist(end))
+        except BaseException:
+            for end in group:
+                _tell_unwritten(end)
+            raise
+
+    async def _decide(self, group: Sequence[End]) -> None:
+        """Raises as a store does; then nobody was told."""
+        moving = [end for end in group if end.step is not None]
+        staying = [end for end in group if end.step is None]
+        if facts := [fact for end in staying for fact in end.submission.known_row.facts]:
+            await self._shelf.journal.note(facts)
+        results: Sequence[Record | Refused] = ()
+        if moving:
+            results = await self._shelf.journal.decide([self._decision(end) for end in moving])
+        for end in staying:
+            end.told(end.submission, end.outcome)
+        for end, result in zip(moving, results, strict=True):
+            self._decided(end, result)
+
+    def _decision(self, end: End) -> Decision:
+        submission, step, row = end.submission, end.step, end.submission.known_row
+        assert step is not None
+        return Decision(
+            row.record.id,
+            row.record.state,
+            row.record.version,
+            step.target,
+            fence=submission.permit.fence if submission.permit is not None else 0,
+            reason=step.reason,
+            detail=submission.verdict if step.reason is not None else "",
+            actor=self._actor,
+            mode=submission.mode if submission.mode is not row.record.mode else None,
+            facts=tuple(row.facts),
+        )
+
+    def _decided(self, end: End, result: Record | Refused) -> None:
+        row, outcome = end.submission.known_row, end.outcome
+        row.facts.clear()
+        if isinstance(result, Record):
+            self._written.n += 1
+            row.record = result
+        elif isinstance(result, Missing):
+            self._log.error("a record is gone", hash=end.submission.transaction.hash)
+        else:
+            self._stale.n += 1
+            self._log.warning("a decision came late", wanted=end.step, newest=result.record)
+            row.record = result.record
+            if not isinstance(outcome, Accepted | None) and result.record.may_still_land:
+                outcome = end.submission.unknown
+        end.told(end.submission, outcome)
+
+    async def _insist(self, end: End) -> None:
+        until = max(self._clock() + INSIST_S, end.submission.arrived + self._max_wait_s)
+        for pause in chain(PAUSES_S, repeat(1.0)):
+            if self._closing.is_set() or self._clock() + pause >= until:
+                break
+            closing = self._owner.spawn("closing", self._closing.wait())
+            await asyncio.wait([closing], timeout=pause)
+            closing.cancel()
+            try:
+                if not await self._is_written(end):
+                    await self._decide([end])
+            except FAULTS:
+                continue
+            return
+        _tell_unwritten(end)
+
+    async def _is_written(self, end: End) -> bool:
+        """Was it committed although the answer was lost? Then it is told. Takes over what else is on disk."""
+        row = end.submission.known_row
+        newest = await self._shelf.journal.by_id(row.record.id)
+        if newest is None or newest.version == row.record.version:
+            return False
+        mine = end.step is not None and newest.version == row.record.version + 1 and newest.state is end.step.target
+        if mine:
+            self._decided(end, newest)
+        return mine
+
+
+def _tell_unwritten(end: End) -> None:
+    outcome = end.outcome
+    end.told(end.submission, outcome if isinstance(outcome, Accepted | None) else end.submission.unknown)

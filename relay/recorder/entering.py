@@ -1,0 +1,154 @@
+"""Submissions on their way into the journal.
+
+Job: write intakes down in groups, one call for what comes in one turn of the loop; find out what each means where its
+bytes or its key were there before.
+Rules: whatever happens, each submission that came is *ready* in the end, with a record, or with an outcome of its own.
+Must not know: lanes, turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from relay.journal.faults import Unavailable, Unusable
+from relay.journal.idempotency import Repeat, judge
+from relay.journal.records import Decision, Forbidden, Intake, Record, Stale
+from relay.journal.row import Row
+from relay.lifecycle import Reason, State
+from relay.recorder import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from relay.journal.records import Admission
+    from relay.journal.shelf import Shelf
+    from relay.submission import Outcome, Submission
+    from relay.tasks import TaskOwner
+    from relay.telemetry.metrics import Metrics
+
+DEDUPE_MS: Final = 24 * 3600 * 1000
+
+
+class Entering:
+    """See the module. ``known`` hears of each that has a record."""
+
+    def __init__(
+        self, shelf: Shelf, owner: TaskOwner, metrics: Metrics, actor: str, known: Callable[[Submission], None]
+    ) -> None:
+        self._shelf = shelf
+        self._owner = owner
+        self._actor = actor
+        self._known = known
+        self._group: list[tuple[Submission, int]] = []
+        self._written = metrics.journal_writes.cell("admit", "done")
+        self._failed = metrics.journal_writes.cell("admit", "failed")
+
+    def enter(self, submission: Submission, chain_id: int) -> None:
+        """Put it into the next group. From here on it has a row."""
+        loop = asyncio.get_running_loop()
+        submission.row = Row(None, loop.create_future())
+        self._group.append((submission, chain_id))
+        if len(self._group) == 1:
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        group, self._group = self._group, []
+        self._owner.start("admit", self._admit(group))
+
+    async def _admit(self, group: Sequence[tuple[Submission, int]]) -> None:
+        submissions = [submission for submission, _ in group]
+        try:
+            admissions = await self._shelf.journal.admit([self._intake(*one) for one in group])
+            await self._judge_all(submissions, admissions)
+            self._written.n += len(group)
+        except (Unavailable, Unusable) as fault:
+            self._failed.n += len(group)
+            self._fail(submissions, fault)
+        except BaseException as error:
+            self._fail(submissions, Unavailable(repr(error), maybe=True))
+            raise
+        finally:
+            for submission in submissions:
+                self._ready(submission)
+
+    def _intake(self, submission: Submission, chain_id: int) -> Intake:
+        signed, request = submission.transaction, submission.request
+        return Intake(
+            chain_id=chain_id,
+            sender=signed.sender_bytes,
+            nonce=signed.nonce,
+            hash=bytes.fromhex(signed.hash[2:]),
+            raw=request.raw,
+            method=request.method.wire,
+            params=b"" if request.method.by_bytes else request.wire_params,
+            mode=submission.mode,
+            key=submission.idempotency_key,
+            actor=self._actor,
+        )
+
+    async def _judge_all(self, submissions: Sequence[Submission], admissions: Sequence[Admission]) -> None:
+        failed = []
+        for submission, admission in zip(submissions, admissions, strict=True):
+            _row(submission).record = admission.record
+            repeat = judge(admission, DEDUPE_MS)
+            if repeat is Repeat.AGAIN:
+                failed.append(submission)
+            elif repeat is not Repeat.ENTER:
+                self._repeated(submission, admission.record, repeat)
+        if failed:
+            await self._anew(failed)
+
+    def _repeated(self, submission: Submission, record: Record, repeat: Repeat) -> None:
+        """What a node once had is read back, but where there is doubt that it still has it: then it is looked for."""
+        match repeat:
+            case Repeat.CONFLICT_BYTES | Repeat.CONFLICT_OLD:
+                _row(submission).early = answers.conflict(repeat, record)
+            case Repeat.REFUSE:
+                _row(submission).early = answers.closed(record)
+            case Repeat.READ_BACK if record.state is not State.PENDING or record.reason is None:
+                _row(submission).early = submission.own_hash
+            case _:
+                submission.maybe_sent |= record.attempts > 0
+
+    async def _anew(self, failed: Sequence[Submission]) -> None:
+        """They failed and their clients know: the same bytes are a new attempt of the same row."""
+        decisions = [self._retry(submission) for submission in failed]
+        for submission, result in zip(failed, await self._shelf.journal.decide(decisions), strict=True):
+            if isinstance(result, Record):
+                _row(submission).record = result
+            elif isinstance(result, Stale | Forbidden):  # somebody else sends it again at this moment
+                _row(submission).record = result.record
+                submission.maybe_sent = True
+            else:
+                _row(submission).early = submission.unknown
+
+    def _retry(self, submission: Submission) -> Decision:
+        record = _row(submission).record
+        assert record is not None
+        return Decision(
+            record.id,
+            record.state,
+            record.version,
+            State.QUEUED,
+            reason=Reason.RETRIED,
+            actor=self._actor,
+            mode=submission.mode,
+        )
+
+    def _fail(self, submissions: Sequence[Submission], fault: Exception) -> None:
+        for submission in submissions:
+            _row(submission).early = answers.unwritten(submission, fault)
+
+    def _ready(self, submission: Submission) -> None:
+        row = _row(submission)
+        if row.early is None:
+            self._known(submission)
+        if submission.admitted is not None and not submission.admitted.done():
+            submission.admitted.set_result(row.early or submission.own_hash)
+        row.ready.set_result(None)
+
+
+def _row(submission: Submission) -> Row[Outcome]:
+    assert submission.row is not None
+    return submission.row
