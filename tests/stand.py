@@ -17,7 +17,6 @@ from relay import config
 from relay.devnode import DevNode, NodeSettings
 from relay.devnode.keys import FUNDED
 from relay.intake import Intake
-
 from relay.recorder import Recorder
 from relay.router import Answer, Forward, Router
 from relay.submit import Submitter
@@ -71,7 +70,7 @@ class Stand:
     shelf: Shelf | None = None
 
     @classmethod
-    def over(cls, node: NodeSettings | None = None, *, shelf: Shelf | None = None, **tables: Mapping[str, Any]) -> Self:
+    def over(cls, node: NodeSettings | None = None, **tables: Mapping[str, Any]) -> Self:
         """A stand over a node with these settings, with these tables of the relay's own."""
         return cls(DevNode(node or NodeSettings()), tables)
 
