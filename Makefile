@@ -16,5 +16,5 @@ check: ## formatting, lint, types, direction of imports
 acceptance: ## run the long black-box suite
 	@scripts/acceptance
 
-bench: ## measure, and write docs/benchmarks.md: all groups, or GROUP=pass, heads, https, large, idle, submit, batch, senders, redis, order, workers, soak, profile
+bench: ## measure, and write docs/benchmarks.md: all groups, or GROUP=pass, heads, https, large, idle, submit, batch, senders, redis, order, journal, workers, soak, profile
 	@scripts/bench $(GROUP)

@@ -9,6 +9,7 @@ Must not know: processes, signals, who decides when it ends.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -238,8 +239,14 @@ def _recorder(house: House, node: NodeSide) -> Recorder | None:
         clock=house.clock,
         max_wait_s=settings.ordering.max_wait_s,
         node=masked(settings.upstream.url),
-        actor=f"{socket.gethostname()}/{settings.server.listen}",
+        actor=_name(settings.server.listen),
     )
+
+
+def _name(listen: str) -> str:
+    """Of no other living process: no two listen at one place of a host. Where the system chose it, it is the pid's."""
+    place = f"pid {os.getpid()}" if listen.endswith(":0") else listen
+    return f"{socket.gethostname()}/{place}"
 
 
 def _taking_up(house: House, recorder: Recorder | None, submitter: Submitter) -> TakingUp | None:
