@@ -73,7 +73,8 @@ class Parent:
         self._lanes = sockets.LanesPlace()
         self._inflight = InflightTable.create()
         self.slots = [
-            Slot(role, self._spawn, lambda: self._settings, metrics, clock) for role in roles(settings.server.workers)
+            Slot(role, self._spawn, lambda: self._settings, self._takers, metrics=metrics, clock=clock)
+            for role in roles(settings.server.workers)
         ]
         self._operator = Operator(self.slots, metrics)
         self._ops = OpsServer(settings.ops, self._operator.registry, self._operator.count)
@@ -225,3 +226,10 @@ class Parent:
         self._log.critical("a background task died, the relay stops", task=name, error=repr(error), exc_info=error)
         self.broken = True
         self.stopping.set()
+    def _takers(self) -> tuple[int, ...]:
+        """The processes that have clients now."""
+        slots = (slot for slot in self.slots if slot.role.takes_clients)
+        return tuple(
+            child.pid for slot in slots for child in slot.all if child.ready.is_set() and not child.ended.is_set()
+        )
+
