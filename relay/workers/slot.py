@@ -59,6 +59,8 @@ class Slot:
         self._takers = takers
         self._clock = clock
         self._ending = False
+        self._over: float | None = None
+        """When the relay's drain ends."""
         self._changing = asyncio.Lock()
         self._deaths = 0
         self._since = clock()
@@ -131,6 +133,11 @@ class Slot:
             child.kill()
         child.ask()
 
+    def drain(self, seconds: float) -> None:
+        """The relay ends within ``seconds``. Clients wait for the lanes: their place is filled until `end`."""
+        self._over = self._clock() + seconds
+        self._ending = not self.role.has_lanes
+
     def end(self) -> None:
         """From now on a worker that ends is not replaced."""
         self._ending = True
@@ -169,6 +176,8 @@ class Slot:
         if self.role.has_lanes:
             fresh.tell(control.GO, self._takers())
             await fresh.until(fresh.has_lanes, seconds=START_S)
+            if self._over is not None:
+                fresh.tell(control.STOP, max(0.0, self._over - self._clock()))
 
     async def _end(self, child: Child, seconds: float) -> None:
         if not await child.until(seconds=seconds):

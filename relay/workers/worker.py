@@ -71,7 +71,7 @@ class Worker:
         self._lanes = LanePart(house, self._node, start, self._background) if role.has_lanes else None
         self._forwarder: Forwarder | None = None
         self._clients: ClientSide | None = None
-        if role.takes_clients:
+        if start.clients:  # not one that takes the lanes over while the relay drains
             self._forwarder = Forwarder(
                 start.lanes_path, settings, metrics, self._background, clock=clock, name=os.getpid()
             )
