@@ -87,6 +87,55 @@ async def test_a_killed_worker_breaks_no_order(
     await relay.process.line("a worker ended.*SIGKILL")
 
 
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_gap_is_passed_while_tickets_come_back(rig: Rig, measured: Measured, seed: int) -> None:
+    """SIGKILL of the lane process with a window far shorter than its replacement takes: whoever waits above a gap waits
+    on, until those below it are there again."""
+    chain = await rig.chain(delay_ms=CHECKS_MS, seed=seed)
+    relay = await rig.relay(chain.url, "--workers", "2", ordering__reorder_window_ms=100)
+    crowd = rig.crowd()
+    async with crowd.insisting(disorder(chain), [relay.url]):
+        await crowd.answered(DISTURB_AFTER // 2)
+        signal_worker(relay, 0, signal.SIGKILL)
+    seen = await assert_landed_once(chain)
+    measured(f"{len(crowd.refused)} posts repeated, {crowd.longest_s():.2f} s, {seen}")
+    assert_honest(crowd)
+    assert seen["inversions"] == 0
+
+
+async def test_a_lane_process_dies_again_and_again(rig: Rig, measured: Measured) -> None:
+    """Three times, its own clients repeating: in order, no wrong refusal, and no lane waits for what cannot come."""
+    chain = await rig.chain(delay_ms=CHECKS_MS)
+    relay = await rig.relay(chain.url, "--workers", "2", ordering__reorder_window_ms=100)
+    crowd = rig.crowd()
+    async with crowd.insisting(disorder(chain), [relay.url]):
+        for answers in (20, 50, 90):
+            await crowd.answered(answers)
+            signal_worker(relay, 0, signal.SIGKILL)
+            await relay.process.line("a worker ended.*SIGKILL")
+            await all_work(rig, relay)
+    seen = await assert_landed_once(chain)
+    expired = await rig.metric(relay, 'relay_orphans_total{end="expired"}')
+    measured(f"{len(crowd.refused)} posts repeated, {crowd.longest_s():.2f} s, {seen}")
+    assert_honest(crowd)
+    assert (seen["inversions"], expired) == (0, 0)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+async def test_nothing_goes_beside_the_run_of_a_dead_process(rig: Rig, measured: Measured, workers: int) -> None:
+    """SIGKILL of the lane process while long runs are at the node, which goes on with them one by one."""
+    chain = await rig.chain(delay_ms=(20, 40))
+    relay = await rig.relay(chain.url, "--workers", str(workers), upstream__submit="batch")
+    crowd = rig.crowd()
+    async with crowd.insisting(disorder(chain), [relay.url]):
+        await chain.arrived(5 * SENDERS)
+        signal_worker(relay, 0, signal.SIGKILL)
+    seen = await assert_landed_once(chain)
+    measured(f"{workers} workers: {len(crowd.refused)} posts repeated, {crowd.longest_s():.2f} s, {seen}")
+    assert_honest(crowd)
+    assert (seen["inversions"], seen["overlaps"]) == (0, 0)
+
+
 async def test_a_lane_process_dies_twice_while_answers_are_lost(rig: Rig, measured: Measured) -> None:
     """In runs, to a node that resets connections behind an acceptance and answers pages: still nothing is lost, doubled
     or overtaken, and nobody hears a refusal."""

@@ -78,6 +78,32 @@ async def test_a_drain_answers_what_waits_at_the_lanes(rig: Rig) -> None:
     assert (await chain.report())["inversions"] == 0
 
 
+@pytest.mark.parametrize(("workers", "senders", "count"), [(2, 10, 1), (3, 2, 10)])
+async def test_a_lane_process_that_dies_in_a_drain_is_replaced(
+    rig: Rig, measured: Measured, workers: int, senders: int, count: int
+) -> None:
+    """SIGTERM, then SIGKILL of worker 0: whoever still has a connection gets a result, and the relay ends with that."""
+    chain = await rig.chain(delay_ms=(300, 300))
+    relay = await rig.relay(chain.url, "--workers", str(workers), server__drain_s=60)
+    keys = [key_of(account) for account in funded(senders)]
+    transfers = [sign(key, nonce, chain.chain_id) for nonce in range(count) for key in keys]
+    crowd = rig.crowd()
+    burst = asyncio.get_running_loop().create_task(crowd.once(transfers, [relay.url]))
+    await chain.arrived(senders)
+    relay.process.signal(signal.SIGTERM)
+    await relay.process.line('"draining"')
+    signal_worker(relay, 0, signal.SIGKILL)
+    await burst
+    assert await relay.process.ended() == 0
+    seen = await chain.report()
+    measured(f"{workers} workers: {len(crowd.refused)} lost their connection, {crowd.longest_s():.2f} s, {seen}")
+    assert {post.code for post in crowd.refused} <= {None}
+    assert len(crowd.refused) < len(crowd.posts)
+    if workers > 2:
+        assert crowd.refused == []
+    assert (seen["inversions"], seen["overlaps"]) == (0, 0)
+
+
 async def test_counters_outlive_the_workers(rig: Rig) -> None:
     """What a killed and a replaced worker counted stays in the sum, and the processes' own time never goes back."""
     chain = await rig.chain()

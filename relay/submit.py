@@ -111,7 +111,8 @@ class Submitter:
             return self._not_taken(errors.TOO_MUCH_WAITING.refusal(mib=self._ends.bytes >> 20))
         signed = submission.transaction
         chain_id = signed.chain_id if signed.chain_id is not None else (self._identity.chain_id or 0)
-        joined = self.book.join(lane_key(chain_id, signed.sender_bytes), submission, signed.nonce, submission.arrived)
+        key, came = lane_key(chain_id, signed.sender_bytes), self._clock()
+        joined = self.book.join(key, submission, signed.nonce, submission.arrived, came)
         if isinstance(joined, Refusal):
             return self._not_taken(joined)
         self._ends.expect(submission)

@@ -63,8 +63,14 @@ class Witness(Protocol[T]):
     wake: Callable[[Lane[Any]], None]
     """Set by the turns: a lane that was held back may go on."""
 
+    def gaps_from(self, lane: Lane[T]) -> float:
+        """No gap of ``lane`` counts as older than this (`Lane.decide`)."""
+
     def screen(self, lane: Lane[T], step: Step[T]) -> Step[T]:
         """What becomes of the lane's next step."""
+
+    def may_follow(self, lane: Lane[T], nonce: int) -> bool:
+        """May ``nonce`` share the turn that begins?"""
 
     def begins(self, lane: Lane[T], ticket: Ticket[T]) -> None:
         """A turn begins."""
@@ -171,20 +177,22 @@ class Turns(Generic[T]):
 
     def _next(self, lane: Lane[T], now: float) -> Step[T]:
         """What the lane wants, the dead process before and the other instances considered."""
-        step = lane.decide(now)
-        if self._witness is not None:
-            step = self._witness.screen(lane, step)
+        if self._witness is None:
+            step = lane.decide(now)
+        else:
+            step = self._witness.screen(lane, lane.decide(now, self._witness.gaps_from(lane)))
         if self._tier is not None:
             step = self._tier.screen(lane, step, now)
         return step
 
     def _run_of(self, lane: Lane[T], head: Ticket[T]) -> Sequence[Ticket[T]]:
-        """Whose turn begins with that of ``head``. With other instances, nothing above what waits lower elsewhere."""
+        """Whose turn begins with that of ``head``: nothing above what waits lower elsewhere, or was at the node."""
         if self._runs is None:
             return (head,)
-        following, tier = lane.following(head), self._tier
-        if tier is not None:
-            following = takewhile(lambda ticket: tier.may_follow(lane, ticket.nonce), following)
+        following = lane.following(head)
+        for guard in (self._tier, self._witness):
+            if guard is not None:
+                following = _allowed(guard, lane, following)
         return (head, *self._runs.riders(head.submission, following))
 
     async def _turn(self, lane: Lane[T], run: Sequence[Ticket[T]]) -> None:
@@ -231,6 +239,10 @@ class Turns(Generic[T]):
     def _turn_away(self, leaving: TurnAway[T]) -> None:
         for ticket, refusal in leaving.tickets:
             self._work.turned_away(ticket, refusal)
+
+
+def _allowed(guard: Tier | Witness[T], lane: Lane[T], following: Iterator[Ticket[T]]) -> Iterator[Ticket[T]]:
+    return takewhile(lambda ticket: guard.may_follow(lane, ticket.nonce), following)
 
 
 class _Runner:

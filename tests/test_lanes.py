@@ -167,6 +167,41 @@ def test_the_window_runs_anew_when_next_rises() -> None:
     assert look_on(known, 6, until=1.9) == 1.9
 
 
+def test_the_window_runs_from_when_a_ticket_came_here() -> None:
+    """It arrived long before, at another process: what is below it may have come the same way, and be as late."""
+    known = knowing(5)
+    ticket = known.join("tx 7", 7, -60.0, 1, came=0.0)
+    assert isinstance(ticket, Ticket)
+    answer(known, 5)
+    assert look_on(known, 5, until=1.0) == 1.0
+    answer(known, 5, now=1.0)
+
+    assert known.decide(1.0) == Go(ticket)
+    assert known.overdue(1.0) == TurnAway([(ticket, errors.WAITED_TOO_LONG.refusal(seconds=61.0))])
+
+
+def test_no_gap_counts_as_older_than_it_can_be_told() -> None:
+    """Until then the upstream is looked at as ever, and then a whole window runs."""
+    known = knowing(5)
+    ticket = take(known, 7)
+    answer(known, 5)
+    now = 0.0
+    for _ in range(10):
+        step = known.decide(now, float("inf"))
+        if isinstance(step, Sleep):
+            assert step.until is not None
+            now = step.until
+        else:
+            assert step is ASK
+            known.told(known.asked(now), 5, now)
+    assert now > 1.0
+    known.told(known.asked(now + 0.5), 5, now + 0.5)
+    assert known.decide(now + 0.5, now) == Sleep(now + 1)
+    known.told(known.asked(now + 1), 5, now + 1)
+
+    assert known.decide(now + 1, now) == Go(ticket)
+
+
 def test_no_window_runs_while_somebody_holds_the_lane() -> None:
     """The predecessor may be at the node right now."""
     known = knowing(5)

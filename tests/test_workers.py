@@ -121,7 +121,7 @@ async def test_a_lane_does_not_run_ahead_of_what_a_dead_process_sent() -> None:
         crew.ingress.remove(lonely)
         replacement = await crew.start_lanes()
         next_one = other.route(signed(1))
-        await until(lambda: bool(replacement.aftermath._held))
+        await until(lambda: replacement.aftermath.holds)
         assert crew.node.arrivals.total == 1
         crew.node.script.clear()
         [reply] = await answers([next_one])

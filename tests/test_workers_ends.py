@@ -118,12 +118,12 @@ async def test_a_forwarder_ends_wherever_it_is() -> None:
     async with Crew(3) as crew:
         connecting, trying, linked = crew.ingress
         await until(lambda: linked.forwarder.linked)
-        fresh = Forwarder(crew.path, crew.settings, connecting.metrics, connecting.owner, clock=crew.clock)
+        fresh = Forwarder(crew.path, crew.settings, connecting.metrics, connecting.owner, clock=crew.clock, name=1)
         await fresh.start()
         await asyncio.sleep(0)
         await fresh.close()
         assert not fresh._links
-        lost = Forwarder(crew.path + ".not", crew.settings, trying.metrics, trying.owner, clock=crew.clock)
+        lost = Forwarder(crew.path + ".not", crew.settings, trying.metrics, trying.owner, clock=crew.clock, name=1)
         await lost.start()
         await asyncio.sleep(0)
         await lost.close()

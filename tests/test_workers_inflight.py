@@ -106,7 +106,7 @@ async def test_the_same_bytes_go_first_and_count_as_sent_before() -> None:
         await orphan(crew)
         await crew.start_lanes()
         waits = [crew.ingress[0].route(signed(1))]
-        await until(lambda: bool(lanes(crew).aftermath._held))
+        await until(lambda: lanes(crew).aftermath.holds)
         waits.append(crew.ingress[0].route(signed(0)))
         replies = await answers(waits)
 
@@ -134,7 +134,7 @@ async def test_a_lane_is_held_no_longer_than_its_bound_and_others_not_at_all() -
         await orphan(crew)
         await crew.start_lanes()
         held = crew.ingress[0].route(signed(0, value=2))
-        await until(lambda: bool(lanes(crew).aftermath._held))
+        await until(lambda: lanes(crew).aftermath.holds)
         [other] = await answers([crew.ingress[0].route(signed(0, who=1))])
         assert "result" in other
         assert not held.done()
@@ -154,7 +154,7 @@ async def test_a_replacement_that_dies_too_leaves_what_it_had_not_resolved() -> 
         await crew.kill_lanes()
         await crew.start_lanes()
         wait = crew.ingress[0].route(signed(1))
-        await until(lambda: bool(lanes(crew).aftermath._held))
+        await until(lambda: lanes(crew).aftermath.holds)
         crew.node.script.clear()
         [reply] = await answers([wait])
 
@@ -169,11 +169,11 @@ async def test_an_orphan_whose_lane_ends_while_it_is_held_wakes_nobody() -> None
         await orphan(crew)
         await crew.start_lanes()
         wait = crew.ingress[0].route(signed(1))
-        await until(lambda: bool(lanes(crew).aftermath._held))
+        await until(lambda: lanes(crew).aftermath.holds)
         lanes(crew).submitter.give_up()
         [reply] = await answers([wait])
         await until(lambda: not lanes(crew).submitter.book.busy)
-        assert not lanes(crew).aftermath._held
+        assert not lanes(crew).aftermath.holds
         lanes(crew).aftermath._bound_s = 0.0
         assert reply["error"]["code"] == -32012
 

@@ -97,7 +97,7 @@ def test_a_ticket_of_another_shape_is_garbled(path: list[int], value: object) ->
 @given(st.lists(plain, max_size=5).map(tuple))
 def test_an_answer_of_another_shape_is_garbled(frame: Frame) -> None:
     """Never another exception."""
-    for read in (messages.read_outcome, messages.read_returned):
+    for read in (messages.read_outcome, messages.read_number):
         try:
             read(frame)
         except Garbled:

@@ -31,6 +31,7 @@ from relay.workers.aftermath import Aftermath
 from relay.workers.desk import LaneDesk
 from relay.workers.forwarder import Forwarder
 from relay.workers.inflight import InflightTable
+from relay.workers.muster import Muster
 from tests.fleet import order
 from tests.stand import signed, submission
 
@@ -72,7 +73,9 @@ class Ingress(Part):
     async def start(self) -> Self:
         """See `Part.start`."""
         await super().start()
-        self.forwarder = Forwarder(self.crew.path, self.settings, self.metrics, self.owner, clock=self.crew.clock)
+        self.forwarder = Forwarder(
+            self.crew.path, self.settings, self.metrics, self.owner, clock=self.crew.clock, name=id(self)
+        )
         self.intake = Intake(
             settings=self.settings,
             desk=self.forwarder,
@@ -112,8 +115,10 @@ class LaneProcess(Part):
         """See `Part.start`."""
         await super().start()
         self.table = InflightTable(self.crew.fd, SLOTS)
+        self.muster = Muster(self.settings.ordering.max_wait_s, self.crew.clock)
         self.aftermath = Aftermath(
             self.table,
+            self.muster,
             settings=self.settings,
             accounts=self.accounts,
             metrics=self.metrics,
@@ -133,15 +138,24 @@ class LaneProcess(Part):
         )
         self.owner.start("overdue", self.submitter.turns.sweep_forever())
         self.desk = LaneDesk(
-            self.submitter, self.crew.socket, self.metrics, self.owner, report=self.crew.report, clock=self.crew.clock
+            self.submitter,
+            self.crew.socket,
+            self.muster,
+            self.metrics,
+            self.owner,
+            report=self.crew.report,
+            clock=self.crew.clock,
         )
+        self.muster.complete = self.submitter.turns.wake_all
         self.aftermath.start()
         await self.desk.start()
+        self.muster.begin(id(one) for one in self.crew.ingress)
         return self
 
     async def close(self) -> None:
         """See `Part.close`."""
         await self.desk.close()
+        self.muster.close()
         await super().close()
         self.table.close()
 
@@ -149,6 +163,7 @@ class LaneProcess(Part):
         """As by SIGKILL: its links and its connections to the node break, nothing is answered or tidied up."""
         for link in list(self.desk._links):
             link.abort("killed")
+        self.muster.close()
         await self.owner.close()
         await self.pool.close()
         self.table.close()

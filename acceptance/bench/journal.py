@@ -67,7 +67,8 @@ async def measure(rig: Rig, turns: Turns) -> Findings:
     return Findings(
         [
             f"CPU: {SENDERS:,} fresh senders a turn, a transaction each, over {CONNECTIONS} kept connections,"
-            f" PostgreSQL's own processes not counted. Time: one sender, {bursts.COUNT} transactions one after the other."
+            " PostgreSQL's own processes not counted. Time: one sender,"
+            f" {bursts.COUNT} transactions one after the other."
             f" Medians of {turns.rounds} turns, {turns.dropped} turns dropped.",
             "",
             *_table(costs, waits),

@@ -47,13 +47,15 @@ class LaneBook(Generic[T]):
         """A copy: whoever walks it may change the book."""
         return list(self._busy.values())
 
-    def join(self, key: bytes, submission: T, nonce: int, now: float) -> tuple[Lane[T], Ticket[T]] | Refusal:
+    def join(
+        self, key: bytes, submission: T, nonce: int, arrived: float, came: float | None = None
+    ) -> tuple[Lane[T], Ticket[T]] | Refusal:
         """Take a ticket in the lane of ``key`` (`lane_key`), which is made or woken if need be."""
         lane = self._busy.get(key) or self._wake(key)
         if lane is None:
             return errors.AT_CAPACITY.refusal(senders=len(self._busy))
         self._tickets += 1
-        ticket = lane.join(submission, nonce, now, self._tickets)
+        ticket = lane.join(submission, nonce, arrived, self._tickets, came)
         if isinstance(ticket, Ticket):
             return lane, ticket
         return ticket

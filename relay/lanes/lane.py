@@ -45,7 +45,6 @@ LOOK_S: Final = 0.05
 ways (another instance, while nothing tells of it) must not cost a whole window."""
 
 NEVER: Final = float("-inf")
-_NUMBER: Final = attrgetter("number")
 _ARRIVED: Final = attrgetter("arrived")
 
 
@@ -141,26 +140,31 @@ class Lane(Generic[T]):
         """``next`` is not known, and can still be asked for."""
         return self._rules.by_nonce and self._next is None and not self._moment.blind
 
-    def join(self, submission: T, nonce: int, now: float, number: int) -> Ticket[T] | Refusal:
-        """Take a ticket. Synchronous: the caller has not awaited anything since the request was complete."""
+    def join(
+        self, submission: T, nonce: int, arrived: float, number: int, came: float | None = None
+    ) -> Ticket[T] | Refusal:
+        """Take a ticket, which ``came`` now, if not as it ``arrived``. Synchronous: the caller has awaited nothing."""
         moment = self._awake()
         proven = self._is_proven(nonce)
         room = moment.ready if proven else moment.unproven
         if len(room) >= self._rules.max_queue * (1 if proven else UNPROVEN_FACTOR):
             return errors.QUEUE_FULL.refusal(waiting=len(room))
-        ticket = Ticket(submission, nonce, now, number)
+        ticket = Ticket(submission, nonce, arrived, number, came)
         if proven:
             self._insert(ticket)
         else:
             room.append(ticket)
-        if moment.arrivals and moment.arrivals[-1].arrived > now:
+        if moment.arrivals and moment.arrivals[-1].arrived > arrived:
             insort(moment.arrivals, ticket, key=_ARRIVED)  # it comes a second time, by way of another process
         else:
             moment.arrivals.append(ticket)
         return ticket
 
-    def decide(self, now: float) -> Step[T]:
-        """What happens next. Asked again after each change; changes nothing but by turning tickets away."""
+    def decide(self, now: float, gaps_from: float = NEVER) -> Step[T]:
+        """What happens next. Asked again after each change; changes nothing but by turning tickets away.
+
+        ``gaps_from``: no gap counts as older than this; infinite while none can be told from what is yet to come.
+        """
         moment = self._moment
         if moment.holders:
             return SLEEP
@@ -173,7 +177,7 @@ class Lane(Generic[T]):
             return SLEEP
         if self._may_go(head):
             return Go(head)
-        return self._at_gap(head, now)
+        return self._at_gap(head, now, gaps_from)
 
     def following(self, head: Ticket[T]) -> Iterator[Ticket[T]]:
         """What may share the turn of ``head``, which may go: the proven tickets behind it, nonce by nonce.
@@ -305,16 +309,16 @@ class Lane(Generic[T]):
         # transaction of a burst. What came to the node by other ways is found once for each head, and at the window.
         return moment.confirmed < head.arrived if self._rules.shared else moment.asked_next != self._next
 
-    def _at_gap(self, head: Ticket[T], now: float) -> Step[T]:
+    def _at_gap(self, head: Ticket[T], now: float, gaps_from: float) -> Step[T]:
         """``head`` waits above a gap.
 
         The upstream is looked at again and again, more and more seldom: what fills the gap may go by other ways.
-        Passed when the ticket is older than the window, ``next`` has not risen for a window, nobody holds the lane and
+        Passed when the ticket has been here for a window, ``next`` has not risen for as long, nobody holds the lane and
         no lower ticket waits (both true here), and the upstream, asked after all of that came true, says the same.
         """
         moment = self._moment
         moment.gap = True
-        passes = max(head.arrived, moment.risen) + self._rules.window_s
+        passes = max(head.came, moment.risen, gaps_from) + self._rules.window_s
         if moment.reading:
             return SLEEP
         look = max(moment.confirmed, moment.risen) + LOOK_S * 2 ** min(moment.looks - 1, 16)
@@ -357,7 +361,7 @@ class Lane(Generic[T]):
         ticket.waiting = True
         self._insert(ticket)
         if ticket not in self._moment.arrivals:
-            insort(self._moment.arrivals, ticket, key=_NUMBER)
+            insort(self._moment.arrivals, ticket, key=_ARRIVED)
 
     def _admit(self, proven: list[Ticket[T]]) -> TurnAway[T] | None:
         """Unproven tickets become proven; the newest ones above ``max_queue`` find no room."""

@@ -18,12 +18,15 @@ T = TypeVar("T")
 class Ticket(Generic[T]):
     """A submission's place in a lane."""
 
-    __slots__ = ("arrived", "nonce", "number", "submission", "waiting")
+    __slots__ = ("arrived", "came", "nonce", "number", "submission", "waiting")
 
-    def __init__(self, submission: T, nonce: int, arrived: float, number: int) -> None:
+    def __init__(self, submission: T, nonce: int, arrived: float, number: int, came: float | None = None) -> None:
         self.submission = submission
         self.nonce = nonce
         self.arrived = arrived
+        """At the relay: its time is counted from here."""
+        self.came = arrived if came is None else came
+        """In this lane: later, where another process had it first. What fills a gap below it may come as late."""
         self.number = number
         self.waiting = True
 

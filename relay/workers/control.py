@@ -18,7 +18,8 @@ from relay.config import Settings  # noqa: TC001 - msgspec reads the annotation
 START: Final = "start"
 """The first frame: (START, text of `Start`)."""
 GO: Final = "go"
-"""The lanes are yours: no other process has them any more."""
+"""(GO, processes): the lanes are yours: no other process has them any more. These take clients, and may have tickets
+for you."""
 RETIRE: Final = "retire"
 """(RETIRE, seconds): your replacement has your sockets. Refuse nothing, hand over, end."""
 STOP: Final = "stop"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
     from relay.workers.frames import Frame
+    from relay.workers.muster import Muster
 
 CLOSE_S: Final = 1.0
 """A forwarder that does not read does not keep the process from its end."""
@@ -37,12 +38,13 @@ PAUSE_S: Final = 0.25
 
 
 class LaneDesk:
-    """See the module. ``sock`` listens already, and is not closed here."""
+    """See the module. ``sock`` listens already, and is not closed here; ``muster`` hears who has handed in."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the rooms it stands between
         self,
         submitter: Submitter,
         sock: socket.socket,
+        muster: Muster,
         metrics: Metrics,
         owner: TaskOwner,
         *,
@@ -51,6 +53,7 @@ class LaneDesk:
     ) -> None:
         self._submitter = submitter
         self._sock = sock
+        self._muster = muster
         self._owner = owner
         self._report = report
         self._clock = clock
@@ -101,6 +104,8 @@ class LaneDesk:
             case (messages.TICKET,):
                 number, submission = messages.read_ticket(frame, self._clock())
                 self._take(link, number, submission)
+            case (messages.HANDED_IN,):
+                self._muster.present(messages.read_number(frame))
             case (messages.LEFT,):
                 self._gone(link)
             case _:

@@ -61,7 +61,7 @@ class _Ticket:
 
 
 class Forwarder:
-    """See the module. ``owner`` keeps the two tasks that run until `close`."""
+    """See the module. ``owner`` keeps the two tasks that run until `close`; ``name``: of this process."""
 
     def __init__(
         self,
@@ -69,9 +69,12 @@ class Forwarder:
         settings: Settings,
         metrics: Metrics,
         owner: TaskOwner,
+        *,
         clock: Callable[[], float],
+        name: int,
     ) -> None:
         self._path = path
+        self._name = name
         self._longest_s = settings.ordering.max_wait_s + SLACK_S
         self._owner = owner
         self._clock = clock
@@ -163,6 +166,7 @@ class Forwarder:
             self._links.add(link)
             self._link = link
             self._send_waiting()
+            link.send((messages.HANDED_IN, self._name))
             await self._unlinked.wait()
 
     def _new_link(self) -> Link:
@@ -182,7 +186,7 @@ class Forwarder:
                 if (ticket := self._tickets.get(number)) is not None:  # else it was answered here, long ago
                     self._finish(ticket, outcome)
             case (messages.RETURNED,):
-                self._returned(messages.read_returned(frame))
+                self._returned(messages.read_number(frame))
             case (messages.LEAVING,):
                 self._leave(link)
             case _:

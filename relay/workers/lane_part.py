@@ -17,8 +17,11 @@ from relay.workers import control
 from relay.workers.aftermath import Aftermath
 from relay.workers.desk import LaneDesk
 from relay.workers.inflight import InflightTable
+from relay.workers.muster import Muster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from relay.lease import Tier
     from relay.sides import House, NodeSide
     from relay.workers.control import Start
@@ -36,8 +39,10 @@ class LanePart:
         self._background = background
         self._turns = TaskOwner("aftermath", house.report)
         self._table = InflightTable(start.inflight, TURNS)
+        self._muster = Muster(house.settings.ordering.max_wait_s, house.clock)
         self._aftermath = Aftermath(
             self._table,
+            self._muster,
             settings=house.settings,
             accounts=node.accounts,
             metrics=house.metrics,
@@ -45,9 +50,11 @@ class LanePart:
             clock=house.clock,
         )
         self._lanes = LaneSide(house, node, self._aftermath)
+        self._muster.complete = self._lanes.submitter.turns.wake_all
         self._desk = LaneDesk(
             self._lanes.submitter,
             socket.socket(fileno=start.lanes),
+            self._muster,
             house.metrics,
             background,
             report=house.report,
@@ -62,11 +69,12 @@ class LanePart:
         """The order between instances."""
         return self._lanes.tier
 
-    async def start(self) -> None:
-        """The lanes are ours: begin."""
+    async def start(self, forwarders: Iterable[int]) -> None:
+        """The lanes are ours: begin. ``forwarders`` may have tickets."""
         self._aftermath.start()
         await self._lanes.start(self._background)
         await self._desk.start()
+        self._muster.begin(forwarders)
 
     async def hand_over(self) -> None:
         """Give back what waits, end what runs, let go of the rest."""
@@ -95,6 +103,7 @@ class LanePart:
     async def close(self) -> None:
         """Stop what still runs."""
         await self._desk.close()
+        self._muster.close()
         await self._lanes.close()
         await self._turns.close()
         self._table.close()

@@ -1,7 +1,7 @@
 """What forwarders and the lane process say to each other, as frames.
 
-    forwarder → desk     ticket (number, …)        left
-    desk → forwarder     outcome (number, …)       returned (number)       leaving
+    forwarder → desk     ticket (number, …)        handed in (forwarder)       left
+    desk → forwarder     outcome (number, …)       returned (number)           leaving
 
 Job: submissions and outcomes as plain tuples, and back.
 Rules: a number is the forwarder's, for one ticket over one link. A ticket brings what was decoded, so that nobody
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from relay.workers.frames import Frame
 
 TICKET: Final = "ticket"
+HANDED_IN: Final = "handed in"
+"""What the forwarder had when this link began stands before this; its name is its process."""
 OUTCOME: Final = "outcome"
 RETURNED: Final = "returned"
 """Nothing of this ticket was sent: the forwarder keeps it for the next lane process."""
@@ -119,10 +121,10 @@ def read_outcome(frame: Frame) -> tuple[int, Outcome]:
             raise Garbled(f"an outcome of {len(frame)} parts, or of other types")
 
 
-def read_returned(frame: Frame) -> int:
-    """The ticket's number."""
+def read_number(frame: Frame) -> int:
+    """Of a ticket that is returned, or of the forwarder that has handed in."""
     match frame:
         case (_, int(number)):
             return number
         case _:
-            raise Garbled("a return without a number")
+            raise Garbled(f"a frame without a number: {frame[:1]!r:.50}")

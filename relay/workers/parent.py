@@ -4,7 +4,7 @@ Job: bind the sockets, start the workers, replace what dies, restart one by one 
 operator's side for all of them.
 Rules: it touches no request. A worker's fault at the first start is the relay's; later it is a place to be filled. The
 drain has two phases: every client is answered, then the lanes end; the lanes give up first, so that what they say can
-still be passed on.
+still be passed on. While a client waits for the lanes, they have somebody who keeps them.
 Must not know: lanes, HTTP.
 """
 
@@ -73,7 +73,8 @@ class Parent:
         self._lanes = sockets.LanesPlace()
         self._inflight = InflightTable.create()
         self.slots = [
-            Slot(role, self._spawn, lambda: self._settings, metrics, clock) for role in roles(settings.server.workers)
+            Slot(role, self._spawn, lambda: self._settings, self._takers, metrics=metrics, clock=clock)
+            for role in roles(settings.server.workers)
         ]
         self._operator = Operator(self.slots, metrics)
         self._ops = OpsServer(settings.ops, self._operator.registry, self._operator.count)
@@ -110,13 +111,15 @@ class Parent:
         began, seconds = self._clock(), self._settings.server.drain_s
         self._log.info("draining", seconds=seconds, workers=len(self.slots))
         self._ops.draining = True
-        self._end_replacing()
-        for child in self._children():
-            if not child.ready.is_set():
-                child.kill()
+        for slot in self.slots:
+            slot.drain(seconds)
+        self._close_sockets()
+        self._kill_unready({slot.current for slot in self.slots if slot.role.has_lanes})
         self._each(control.STOP, seconds)
         try:
-            await asyncio.gather(*(self._stopped(child, seconds + ENDING_S) for child in self._children()))
+            await asyncio.gather(*(self._stopped(child, seconds + ENDING_S) for child in self._working_children()))
+            self._end_replacing()
+            self._kill_unready(set())
             self._each(control.END)
             left = seconds + ENDING_S - (self._clock() - began)
             await asyncio.gather(*(slot.emptied(max(1.0, left)) for slot in self.slots))
@@ -184,8 +187,8 @@ class Parent:
             return
         self._log.info("restarting", workers=len(self.slots))
         for slot in (*self.slots[1:], self.slots[0]):
-            if not await slot.replace(settings, settings.server.drain_s):
-                return
+            if not await slot.replace(settings, settings.server.drain_s) or self.stopping.is_set():
+                return  # a change that has begun when the relay is stopped goes on: the lanes may be between two
             self._settings = settings
         self._log.info("restarted", workers=len(self.slots))
         if self._again:
@@ -202,6 +205,11 @@ class Parent:
             self._log.warning("takes effect when the relay is stopped and started", option=path)
         return settings
 
+    def _kill_unready(self, spared: set[Child | None]) -> None:
+        for child in self._children():
+            if not child.ready.is_set() and child not in spared:
+                child.kill()
+
     async def _stopped(self, child: Child, seconds: float) -> None:
         await child.until(child.stopped, seconds=seconds)
 
@@ -211,15 +219,29 @@ class Parent:
             slot.end()
         if self._restarting is not None:
             self._restarting.cancel()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
         for mine in self._sockets:
             sockets.close(mine)
 
     def _each(self, *order: Any) -> None:
-        for child in self._children():
+        for child in self._working_children():
             child.tell(*order)
+
+    def _working_children(self) -> list[Child]:
+        """Those that hear more than their start."""
+        return [child for child in self._children() if child.ready.is_set()]
 
     def _children(self) -> list[Child]:
         return [child for slot in self.slots for child in slot.all]
+
+    def _takers(self) -> tuple[int, ...]:
+        """The processes that have clients now."""
+        slots = (slot for slot in self.slots if slot.role.takes_clients)
+        return tuple(
+            child.pid for slot in slots for child in slot.all if child.ready.is_set() and not child.ended.is_set()
+        )
 
     def _died(self, name: str, error: BaseException) -> None:
         self._log.critical("a background task died, the relay stops", task=name, error=repr(error), exc_info=error)

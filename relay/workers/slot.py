@@ -37,13 +37,15 @@ PAUSES_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 15.0)
 
 
 class Slot:
-    """See the module. ``spawn`` starts a worker of this role with these settings."""
+    """See the module. ``spawn`` starts a worker of this role with these settings; ``takers``: who has clients now."""
 
     def __init__(
         self,
         role: Role,
         spawn: Callable[[Role, Settings], Awaitable[Child]],
         settings: Callable[[], Settings],
+        takers: Callable[[], tuple[int, ...]],
+        *,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
@@ -54,8 +56,11 @@ class Slot:
         self.trouble = "it is being started"
         self._spawn = spawn
         self._settings = settings
+        self._takers = takers
         self._clock = clock
         self._ending = False
+        self._over: float | None = None
+        """When the relay's drain ends."""
         self._changing = asyncio.Lock()
         self._deaths = 0
         self._since = clock()
@@ -78,7 +83,7 @@ class Slot:
         child = self.current = await self._started(self._settings())
         await child.until(child.ready, stopping, seconds=START_S)
         if child.ready.is_set() and self.role.has_lanes:
-            child.tell(control.GO)
+            child.tell(control.GO, self._takers())
             await child.until(child.has_lanes, stopping, seconds=START_S)
         return child
 
@@ -128,6 +133,11 @@ class Slot:
             child.kill()
         child.ask()
 
+    def drain(self, seconds: float) -> None:
+        """The relay ends within ``seconds``. Clients wait for the lanes: their place is filled until `end`."""
+        self._over = self._clock() + seconds
+        self._ending = not self.role.has_lanes
+
     def end(self) -> None:
         """From now on a worker that ends is not replaced."""
         self._ending = True
@@ -164,8 +174,10 @@ class Slot:
 
     async def _hand_lanes(self, fresh: Child) -> None:
         if self.role.has_lanes:
-            fresh.tell(control.GO)
+            fresh.tell(control.GO, self._takers())
             await fresh.until(fresh.has_lanes, seconds=START_S)
+            if self._over is not None:
+                fresh.tell(control.STOP, max(0.0, self._over - self._clock()))
 
     async def _end(self, child: Child, seconds: float) -> None:
         if not await child.until(seconds=seconds):

@@ -11,6 +11,7 @@ Must not know: other workers, sockets' addresses.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from typing import TYPE_CHECKING, Final
@@ -71,11 +72,13 @@ class Worker:
         self._lanes = LanePart(house, self._node, start, self._background) if role.has_lanes else None
         self._forwarder: Forwarder | None = None
         self._clients: ClientSide | None = None
-        if role.takes_clients:
-            self._forwarder = Forwarder(start.lanes_path, settings, metrics, self._background, clock=clock)
+        if start.clients:  # not one that takes the lanes over while the relay drains
+            self._forwarder = Forwarder(
+                start.lanes_path, settings, metrics, self._background, clock=clock, name=os.getpid()
+            )
             self._clients = ClientSide(house, self._node, self._forwarder)
         self.orders: Mapping[str, Callable[..., None]] = {
-            control.GO: lambda: self._once("go", self._go()),
+            control.GO: lambda forwarders: self._once("go", self._go(forwarders)),
             control.RETIRE: lambda seconds: self._once("retire", self._retire(seconds)),
             control.STOP: lambda seconds: self._once("stop", self._stop(seconds)),
             control.END: lambda: self._once("end", self._end()),
@@ -127,9 +130,9 @@ class Worker:
             await self._shelf.close()
         await self._node.close()
 
-    async def _go(self) -> None:
+    async def _go(self, forwarders: tuple[int, ...]) -> None:
         if self._lanes is not None:
-            await self._lanes.start()
+            await self._lanes.start(forwarders)
             self._tell(control.HAS_LANES)
 
     async def _retire(self, seconds: float) -> None:
