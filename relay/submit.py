@@ -70,6 +70,7 @@ class Submitter:
         self._owner = owner
         self._report = report
         self._recorder = recorder
+        self._clock = clock
         self._ends = Ends(metrics, clock, recorder)
         self._settler = Settler(
             settings=settings,
