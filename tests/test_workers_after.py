@@ -14,6 +14,8 @@ from tests.test_submit import error, hash_of
 from tests.workers_rig import Crew, answers, lanes, until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
     from tests.workers_rig import Ingress
@@ -172,6 +174,32 @@ async def test_what_a_node_drops_of_a_dead_run_is_sent_again(monkeypatch: pytest
         assert [reply.get("result") for reply in replies] == [hash_of(signed(nonce)) for nonce in range(6)]
         crew.assert_order()
         assert [orphans.cell(end).n for end in ("found", "repeated", "expired")] == [2, 4, 0]
+
+
+@both_loops
+async def test_what_was_sent_again_is_no_sign_of_the_dead_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that was under way meanwhile shows it: the others are not held anew for that."""
+    monkeypatch.setattr(aftermath, "QUIET_S", 0.2)
+    async with Crew(1, upstream=BATCH) as crew:
+        crew.node.script.add(Hang(nonce=0, times=1))
+        waits = [crew.ingress[0].route(signed(nonce)) for nonce in range(4)]
+        await crew.node.until(lambda: crew.node.hanging == 1)
+        await crew.kill_lanes()
+        replacement = await crew.start_lanes()
+        orphans, known = replacement.metrics.orphans, replacement.accounts.known
+        [lane] = replacement.aftermath._open.values()
+
+        async def late(hashes: Sequence[str], timeout_s: float) -> list[bool | None]:
+            if replacement.aftermath._is_quiet(lane) and crew.node.arrivals.total == 1:
+                monkeypatch.setattr(aftermath, "QUIET_S", 60.0)
+                await until(lambda: any(arrival.taken for arrival in crew.node.arrivals))
+            return await known(hashes, timeout_s)
+
+        monkeypatch.setattr(replacement.accounts, "known", late)
+        replies = await answers(waits)
+
+        assert [reply.get("result") for reply in replies] == [hash_of(signed(nonce)) for nonce in range(4)]
+        assert [orphans.cell(end).n for end in ("found", "repeated", "expired")] == [0, 4, 0]
 
 
 @both_loops

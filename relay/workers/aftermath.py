@@ -190,9 +190,10 @@ class Aftermath:
             self._stir(orphans)
 
     async def _look(self, key: bytes, orphans: _Orphans, left: float) -> bool:
-        """Did the node show one more?"""
+        """Did the node show one more? Not one that was sent again meanwhile."""
         hashes = list(orphans.missing)
-        found = [hash_ for hash_, seen in zip(hashes, await self._accounts.known(hashes, left), strict=True) if seen]
+        seen = await self._accounts.known(hashes, left)
+        found = [hash_ for hash_, known in zip(hashes, seen, strict=True) if known and hash_ in orphans.missing]
         for hash_ in found:
             self._close(key, hash_, "found")
         return bool(found)
