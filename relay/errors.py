@@ -59,7 +59,13 @@ _ROWS: Final = (
         "invalid request: {detail}",
         "the body could hold a submission and is no request object",
     ),
-    Case("invalid_params", -32602, 200, "{detail}", "the params hold no raw transaction, or not hex; geth's words"),
+    Case(
+        "invalid_params",
+        -32602,
+        200,
+        "{detail}",
+        "the params hold no raw transaction, or not hex (geth's words), or are not those of a relay_ method",
+    ),
     Case(
         "rejected", -32000, 200, "{detail}", "the transaction cannot be decoded, or a precheck refuses it; geth's words"
     ),
@@ -141,6 +147,13 @@ _ROWS: Final = (
         "the store of [journal] url cannot be written for now; nothing is sent unrecorded",
     ),
     Case(
+        "journal_unreadable",
+        -32032,
+        200,
+        "the journal cannot be read for now; ask again",
+        "a relay_ method: the store of [journal] url cannot be read; GET /transactions answers with HTTP 503",
+    ),
+    Case(
         "internal",
         -32603,
         200,
@@ -152,7 +165,8 @@ _ROWS: Final = (
         -32601,
         200,
         "the method {method} does not exist/is not available",
-        "the method matches [server] deny_methods, or is eth_subscribe over WebSocket without [upstream] ws_url",
+        "the method matches [server] deny_methods, or is eth_subscribe over WebSocket without [upstream] ws_url, "
+        "or begins with relay_ and is none of the relay's own (with a journal; relay_subscribe is for WebSocket)",
     ),
     Case(
         "batch_too_long",
@@ -204,6 +218,20 @@ _ROWS: Final = (
         431,
         "request head too large: at most {bytes} bytes and {lines} lines",
         "the request's head is too large",
+    ),
+    Case(
+        "transaction_unknown",
+        -32001,
+        404,
+        "no transaction with this hash is recorded here",
+        "GET /transactions/{hash}: nobody sent it through this relay, or it is no longer kept",
+    ),
+    Case(
+        "http_hash",
+        -32602,
+        400,
+        "the hash of a transaction is 0x and 64 hex digits",
+        "GET /transactions/…: what follows is no hash",
     ),
     Case("http_method", -32600, 405, "send calls with POST", "an HTTP method other than POST, OPTIONS, GET and HEAD"),
     Case(
@@ -264,6 +292,7 @@ OUTCOME_UNKNOWN: Final = CATALOGUE["outcome_unknown"]
 KEY_CONFLICT: Final = CATALOGUE["key_conflict"]
 KEY_CLOSED: Final = CATALOGUE["key_closed"]
 JOURNAL_UNAVAILABLE: Final = CATALOGUE["journal_unavailable"]
+JOURNAL_UNREADABLE: Final = CATALOGUE["journal_unreadable"]
 INTERNAL: Final = CATALOGUE["internal"]
 METHOD_DENIED: Final = CATALOGUE["method_denied"]
 BATCH_TOO_LONG: Final = CATALOGUE["batch_too_long"]
@@ -275,6 +304,8 @@ UPSTREAM_UNUSABLE: Final = CATALOGUE["upstream_unusable"]
 RECEIPT_TIMEOUT: Final = CATALOGUE["receipt_timeout"]
 HTTP_INVALID: Final = CATALOGUE["http_invalid"]
 HTTP_HEAD_TOO_LARGE: Final = CATALOGUE["http_head_too_large"]
+TRANSACTION_UNKNOWN: Final = CATALOGUE["transaction_unknown"]
+HTTP_HASH: Final = CATALOGUE["http_hash"]
 HTTP_METHOD: Final = CATALOGUE["http_method"]
 HTTP_ENCODING: Final = CATALOGUE["http_encoding"]
 HTTP_EXPECTATION: Final = CATALOGUE["http_expectation"]

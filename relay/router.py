@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from relay import config, errors, jsonrpc, merge, methods
+from relay.ask import PREFIX
 from relay.errors import Refusal
 from relay.jsonrpc import Batch, Call, Malformed, NotJson
-from relay.submission import Accepted, Declined, Entry, Unordered
+from relay.submission import Accepted, Declined, Entry, Outcome, Unordered
 from relay.upstream.client import Whole
 from relay.upstream.exchange import Failure, Lack
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from relay.ask import Ask, Listener
     from relay.config import Settings
     from relay.intake import Intake
-    from relay.submission import Outcome
     from relay.tasks import TaskOwner
     from relay.upstream.client import UpstreamClient
 
@@ -40,6 +41,10 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
+
+
+class Asked(asyncio.Future[Answer]):
+    """The answer to be of a call that the relay answers itself, from the journal."""
 
 
 class Forward:
@@ -60,18 +65,19 @@ SLICE: Final = 16
 class Routes(Protocol):
     """What a way in needs of the router."""
 
-    def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
         """Decide, synchronously, and take whatever tickets the body's submissions need, in order.
 
-        A future is the router's own: it always resolves to an Answer, and whoever waits for it must not cancel it.
+        ``listener`` is told of what the body subscribes to; None: the client cannot be told anything. A future is the
+        router's own: it always resolves to an Answer, and whoever waits for it must not cancel it.
         """
 
     def repeatable(self, body: bytes) -> bool:
         """May this passed-through body be sent a second time (each of its methods only reads)?"""
 
 
-_Part = bytes | Entry | Call | None
-"""What becomes of a batch's element: its answer, a submission, a call for the upstream, or nothing to say."""
+_Part = bytes | Entry | Call | asyncio.Task[Outcome] | None
+"""What becomes of a batch's element: its answer (to be), a submission, a call for the upstream, or nothing to say."""
 
 
 class Router:
@@ -84,8 +90,11 @@ class Router:
         client: UpstreamClient,
         owner: TaskOwner,
         report: Callable[[str, BaseException], None],
+        *,
+        ask: Ask | None = None,
     ) -> None:
         self._report = report
+        self._ask = ask
         self._intake = intake
         self._client = client
         self._owner = owner
@@ -96,9 +105,11 @@ class Router:
         self._slicing = asyncio.Lock()
         """One slice in a turn of the loop, however many batches there are."""
         needles = {methods.NEEDLE, *(_literal_start(pattern) for pattern in self._deny)}
+        if ask is not None:
+            needles.add(PREFIX.encode())
         self._needles = tuple(needles)
 
-    def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
         """See `Routes.route`."""
         if not self._must_look(body):
             return FORWARD
@@ -110,9 +121,9 @@ class Router:
             case Malformed() as malformed:
                 return _refused(malformed.id, errors.INVALID_REQUEST.refusal(detail=malformed.detail))
             case Call() as call:
-                return self._route_call(call)
+                return self._route_call(call, listener)
             case Batch(elements):
-                return self._route_batch(elements)
+                return self._route_batch(elements, listener)
 
     def repeatable(self, body: bytes) -> bool:
         """See `Routes.repeatable`."""
@@ -151,20 +162,24 @@ class Router:
 
     # One call.
 
-    def _route_call(self, call: Call) -> Answer | Forward | asyncio.Future[Answer]:
-        part = self._enter(call)
+    def _route_call(self, call: Call, listener: Listener | None) -> Answer | Forward | asyncio.Future[Answer]:
+        part = self._enter(call, listener)
         match part:
             case Call():
                 return FORWARD
+            case asyncio.Task():
+                return self._answer_asked(call, part)
             case Entry():
                 return self._answer(call, part)
             case Refusal():
                 return NO_CONTENT if call.id is None else _refused(call.id, part)
 
-    def _enter(self, call: Call) -> Call | Entry | Refusal:
+    def _enter(self, call: Call, listener: Listener | None) -> Call | Entry | Refusal | asyncio.Task[Outcome]:
         """A submission takes its ticket here; a call that goes upstream comes back as it is."""
         if self._deny and config.denied(call.method, self._deny):
             return errors.METHOD_DENIED.refusal(method=call.method[:100])
+        if self._ask is not None and call.method.startswith(PREFIX):
+            return self._owner.spawn("ask", self._asked(self._ask, call, listener))
         method = methods.SUBMISSIONS.get(call.method)
         if method is None:
             return call
@@ -201,33 +216,49 @@ class Router:
     async def _answer_one(self, call: Call, entry: Entry) -> Answer:
         return _answer_to(call, await self._intake.outcome(entry))
 
+    async def _asked(self, ask: Ask, call: Call, listener: Listener | None) -> Outcome:
+        try:
+            return await ask.answer(call.method, call.params, listener)
+        except Exception as error:  # noqa: BLE001 - as in `_whatever`
+            self._report("ask", error)
+            return errors.INTERNAL.refusal()
+
+    def _answer_asked(self, call: Call, outcome: asyncio.Task[Outcome]) -> Asked:
+        answer = Asked()
+        outcome.add_done_callback(partial(self._settled, call, answer))
+        return answer
+
     # Batches.
 
-    def _route_batch(self, elements: tuple[Call | Malformed, ...]) -> Answer | Forward | asyncio.Future[Answer]:
+    def _route_batch(
+        self, elements: tuple[Call | Malformed, ...], listener: Listener | None
+    ) -> Answer | Forward | asyncio.Future[Answer]:
         if len(elements) > self._max_batch:
             return self._too_long(elements)
         if not any(self._concerns_us(one) for one in elements):
             return FORWARD
         if self._slices and len(elements) > SLICE:
-            return self._owner.spawn("answer", self._whatever(partial(self._answer_slices, elements), None))
-        parts = [self._part(one) for one in elements]
+            return self._owner.spawn("answer", self._whatever(partial(self._answer_slices, elements, listener), None))
+        parts = [self._part(one, listener) for one in elements]
         return self._owner.spawn("answer", self._whatever(partial(self._answer_batch, elements, parts), None))
 
     def _concerns_us(self, element: Call | Malformed) -> bool:
         """An element that is not the node's to judge."""
         if isinstance(element, Malformed):
             return element.ambiguous
-        return element.method in methods.SUBMISSIONS or bool(self._deny and config.denied(element.method, self._deny))
+        if element.method in methods.SUBMISSIONS or (self._deny and config.denied(element.method, self._deny)):
+            return True
+        return self._ask is not None and element.method.startswith(PREFIX)
 
-    def _part(self, element: Call | Malformed) -> _Part:
+    def _part(self, element: Call | Malformed, listener: Listener | None) -> _Part:
         if isinstance(element, Malformed):
             return jsonrpc.refusal_text(element.id, errors.INVALID_REQUEST.refusal(detail=element.detail))
-        entered = self._enter(element)
+        entered = self._enter(element, listener)
         if isinstance(entered, Refusal):
             return None if element.id is None else jsonrpc.refusal_text(element.id, entered)
         return entered
 
-    async def _answer_slices(self, elements: tuple[Call | Malformed, ...]) -> Answer:
+    async def _answer_slices(self, elements: tuple[Call | Malformed, ...], listener: Listener | None) -> Answer:
         """A long batch enters slice by slice, others' requests in between: decoding it all would stop everybody.
 
         Its own order does not suffer: its tickets are taken in array order, and lanes go by nonce.
@@ -235,7 +266,7 @@ class Router:
         parts: list[_Part] = []
         for start in range(0, len(elements), SLICE):
             async with self._slicing:
-                parts += [self._part(one) for one in elements[start : start + SLICE]]
+                parts += [self._part(one, listener) for one in elements[start : start + SLICE]]
                 await asyncio.sleep(0)
         return await self._answer_batch(elements, parts)
 
@@ -247,8 +278,8 @@ class Router:
         for element, part in zip(elements, parts, strict=True):
             if isinstance(part, bytes):
                 answers.append(part)
-            elif isinstance(part, Entry):
-                outcome = await self._intake.outcome(part)
+            elif isinstance(part, Entry | asyncio.Task):
+                outcome = await (part if isinstance(part, asyncio.Task) else self._intake.outcome(part))
                 if isinstance(element, Call) and element.id is not None:
                     answers.append(_text(element.id, outcome))
             elif part is not None and passed is not None and part.id is not None:

@@ -14,8 +14,10 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from relay.ask import Ask
 from relay.config import masked
 from relay.ingress.http import HttpServer
+from relay.ingress.looking import Looker
 from relay.ingress.websocket import WebSocketServer
 from relay.intake import Intake
 from relay.journal.shelf import Shelf
@@ -177,13 +179,16 @@ class ClientSide:
         self._intake = Intake(
             settings=settings, desk=desk, accounts=node.accounts, identity=node.identity, metrics=metrics, clock=clock
         )
-        router = Router(settings, self._intake, node.client, self.answers, report)
+        self._feeds = TaskOwner("ask", report)
+        ask = None if house.shelf is None else Ask(house.shelf, node.identity, node.accounts, self._feeds, clock)
+        router = Router(settings, self._intake, node.client, self.answers, report, ask=ask)
         self._sockets = WebSocketServer(
-            settings, router, node.pool, metrics, self._sessions, report=report, clock=clock
+            settings, router, node.pool, metrics, self._sessions, report=report, asks=ask is not None, clock=clock
         )
         self._http = HttpServer(
-            settings, router, node.pool, metrics, report=report, upgrade=self._sockets.upgrade, clock=clock
-        )
+            settings, router, node.pool, metrics, report=report, upgrade=self._sockets.upgrade,
+            look=None if ask is None else Looker(ask.look, self.answers), clock=clock,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<ClientSide {self._http!r} {self._sockets!r}>"
@@ -216,6 +221,7 @@ class ClientSide:
         """Stop what still runs."""
         await self.answers.close()
         await self._sessions.close()
+        await self._feeds.close()
 
 
 def _tier(house: House) -> Tier | None:

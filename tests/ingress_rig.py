@@ -24,6 +24,7 @@ from relay.upstream.exchange import Head
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from relay.ask import Listener
     from relay.upstream.exchange import Failure, Sink
 
 T = TypeVar("T")
@@ -171,7 +172,7 @@ class Routes:
         self.decide: Callable[[bytes], Answer | Forward | asyncio.Future[Answer]] = lambda body: FORWARD
         self.reads = True
 
-    def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
         return self.decide(body)
 
     def repeatable(self, body: bytes) -> bool:

@@ -27,6 +27,7 @@ PROMISED = {
     "key_conflict": (-32030, 200),
     "key_closed": (-32031, 200),
     "journal_unavailable": (-32032, 200),
+    "journal_unreadable": (-32032, 200),
     "internal": (-32603, 200),
     "method_denied": (-32601, 200),
     "batch_too_long": (-32014, 200),

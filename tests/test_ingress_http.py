@@ -66,7 +66,7 @@ async def test_an_answer_passes_as_it_came() -> None:
             "date": "then",
             "content-length": "10",
             "access-control-allow-origin": "*",
-            "access-control-expose-headers": "Retry-After, Location, Preference-Applied",
+            "access-control-expose-headers": "Retry-After, ETag, Location, Preference-Applied",
         }
 
 

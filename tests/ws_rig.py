@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
+    from relay.ask import Listener
+
 Socket = aiohttp.ClientWebSocketResponse
 
 
@@ -185,7 +187,7 @@ class Script:
         self.bodies: list[bytes] = []
         self.submissions: list[asyncio.Future[Answer]] = []
 
-    def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
         self.bodies.append(body)
         if b"fault" in body:
             raise RuntimeError("a bug")

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from relay.router import Answer
 
 BODILESS: Final = frozenset({204, 304})
+JOINED: Final = 65_536
+"""A body up to this size is copied behind its head: one buffer is cheaper than two then."""
+ANSWER: Final = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\n%b%b"
+CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
+GO_ON: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _JSON: Final = b"Content-Type: application/json\r\n"
 _TEXT: Final = b"Content-Type: text/plain; charset=utf-8\r\n"
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -51,6 +56,13 @@ def greeting(*, with_body: bool) -> Ready:
     """The answer to GET (and to HEAD, without the body): health checkers and curious people send it."""
     top = top_of(Head(200, b"OK", _TEXT), len(_GREETING))
     return Ready(top, _GREETING if with_body else b"")
+
+
+def own(status: int, body: bytes, lines: bytes = b"", *, with_body: bool = True) -> Ready:
+    """An answer of ours to what is no call: JSON, or nothing."""
+    kind = b"" if status in BODILESS else _JSON
+    head = Head(status, _REASONS[status], kind + _BY_STATUS.get(status, b"") + lines)
+    return Ready(top_of(head, len(body)), body if with_body else b"")
 
 
 def top_of(head: Head, length: int | None) -> bytes:

@@ -17,23 +17,18 @@ from typing import TYPE_CHECKING, Final, cast
 
 from relay.errors import DRAINING, HTTP_TIMEOUT, INTERNAL, TOO_MANY_CONNECTIONS
 from relay.ingress import answers, limits
-from relay.ingress.answers import BODILESS
+from relay.ingress.answers import ANSWER, BODILESS, CHUNKED, GO_ON, JOINED, Ready
 from relay.ingress.faults import contained
 from relay.ingress.head import HEAD_END, Plan, Refused
 from relay.ingress.incoming import Complete, Continue, Incoming
 from relay.ingress.limits import State, Watch
-from relay.router import FORWARD, Answer, Forward, failure_refusal
+from relay.router import FORWARD, Answer, Asked, Forward, failure_refusal
 from relay.upstream.exchange import SHUT_DOWN
 
 if TYPE_CHECKING:
+    from relay.ingress.looking import Question
     from relay.ingress.shared import Shared
     from relay.upstream.exchange import Exchange, Failure, Head
-
-_JOINED: Final = 65_536
-"""A body up to this size is copied behind its head: one buffer is cheaper than two then."""
-_ANSWER: Final = b"HTTP/1.1 %d %b\r\n%bContent-Length: %d\r\n%b%b"
-_CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 IDLE: Final = State.IDLE
 WORKING: Final = State.WORKING
@@ -156,19 +151,32 @@ class Connection(asyncio.Protocol):
                 if plan.upgrades and self._shared.upgrade is not None and not self._shared.draining:
                     self._hand_over(head)
                 elif plan.ready is not None and not self._shared.draining:
-                    self._closes = plan.closes or self._shared.closing
-                    self._say(plan.ready, plan.last_tail if self._closes else plan.tail)
-                    self._rest()
+                    self._answer_no_call(plan, plan.ready)
                 else:
                     self._call(plan, body)
             case Refused():
                 self._refuse(next_)
             case Continue():
-                self._transport.write(_CONTINUE)
+                self._transport.write(GO_ON)
             case None:
                 self._wait()
                 return False
         return True
+
+    def _answer_no_call(self, plan: Plan, ready: Ready | Question) -> None:
+        self._plan = plan
+        if isinstance(ready, Ready):
+            self._give_ready(ready)
+        elif self._shared.look is not None:
+            self._state = WORKING
+            self._outcomes = self._shared.asked
+            self._shared.look(ready, self._found)
+
+    @contained
+    def _found(self, ready: Ready) -> None:
+        if self._state is WORKING:
+            self._outcomes.answered.n += 1
+            self._give_ready(ready)
 
     def _wait(self) -> None:
         """The deadline runs from the first byte of a head and the first moment of a body."""
@@ -208,7 +216,7 @@ class Connection(asyncio.Protocol):
             self._outcomes = self._shared.refused
             self.answered(*answers.of_router(way))
         elif not isinstance(way, Forward):
-            self._outcomes = self._shared.submitted
+            self._outcomes = self._shared.asked if isinstance(way, Asked) else self._shared.submitted
             way.add_done_callback(self._settled)
 
     @contained
@@ -253,7 +261,7 @@ class Connection(asyncio.Protocol):
         self._chunked = length is None and not plan.old
         self._closes = plan.closes or self._shared.closing or (length is None and plan.old)
         self._enter(State.ANSWERING)
-        top = answers.top_of(head, length) + (_CHUNKED if self._chunked else b"")
+        top = answers.top_of(head, length) + (CHUNKED if self._chunked else b"")
         self._transport.write(top + (plan.last_tail if self._closes else plan.tail))
 
     @contained
@@ -295,13 +303,18 @@ class Connection(asyncio.Protocol):
         plan = self._plan
         self._closes = plan.closes or self._shared.closing
         tail = plan.last_tail if self._closes else plan.tail
-        if len(body) <= _JOINED and head.status not in BODILESS:
-            self._transport.write(_ANSWER % (head.status, head.reason, head.lines, len(body), tail, body))
+        if len(body) <= JOINED and head.status not in BODILESS:
+            self._transport.write(ANSWER % (head.status, head.reason, head.lines, len(body), tail, body))
         else:
             self._transport.writelines(answers.in_parts(head, body, tail))
         self._rest()
 
-    def _say(self, ready: answers.Ready, tail: bytes) -> None:
+    def _give_ready(self, ready: Ready) -> None:
+        self._closes = self._plan.closes or self._shared.closing
+        self._say(ready, self._plan.last_tail if self._closes else self._plan.tail)
+        self._rest()
+
+    def _say(self, ready: Ready, tail: bytes) -> None:
         self._transport.write(ready.top + self._shared.date + tail + ready.body)
 
     def _rest(self) -> None:
@@ -340,7 +353,7 @@ class Connection(asyncio.Protocol):
         """Answer a request that is not taken. The rest of it may still come, so the connection ends here."""
         self._shared.refused.answered.n += 1
         head, body = answers.of_refusal(refused.refusal)
-        self._say(answers.Ready(answers.top_of(head, len(body)), body), refused.last_tail)
+        self._say(Ready(answers.top_of(head, len(body)), body), refused.last_tail)
         self._linger()
 
     def _linger(self) -> None:

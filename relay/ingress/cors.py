@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ANY: Final = "*"
 ALLOWED_METHODS: Final = b"POST, GET, HEAD, OPTIONS"
-_EXPOSED: Final = b"Access-Control-Expose-Headers: Retry-After, Location, Preference-Applied\r\n"
+_EXPOSED: Final = b"Access-Control-Expose-Headers: Retry-After, ETag, Location, Preference-Applied\r\n"
 _PER_ORIGIN: Final = b"Vary: Origin\r\n"
 _MAX_AGE_S: Final = 86400
 _NAMES: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z, \t]{1,2048}")

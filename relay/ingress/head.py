@@ -13,6 +13,7 @@ Source: RFC 9112 (message syntax), RFC 9110 sections 7.6 (hop-by-hop fields) and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -33,12 +34,11 @@ from relay.errors import (
 from relay.ingress.answers import Ready, greeting, top_of
 from relay.ingress.cors import Cors, preflight
 from relay.ingress.limits import MAX_HEAD_BYTES, MAX_HEAD_LINES
+from relay.ingress.looking import Question, question
 from relay.upstream.exchange import Head
 from relay.upstream.memo import Doorkeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from relay import config
     from relay.ingress.cors import Tails
 
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     ``length``: bytes of its body, None for chunks. ``lines``: the header lines that go upstream, each ended by CRLF.
     ``tail``: the end of the answer's head (CORS, Connection, the empty line); ``last_tail``: the same where the
     connection closes behind the answer. ``old``: HTTP/1.0, which knows no chunks. ``ready``: our own answer to a
-    request that is no call.
+    request that is no call, or what it asks of the journal.
     """
 
     length: int | None
@@ -80,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     gzip: bool = False
     expects: bool = False
     upgrades: bool = False
-    ready: Ready | None = None
+    ready: Ready | Question | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -110,9 +110,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeadMemo:
-    """Plans by head."""
+    """Plans by head. ``asks``: transactions may be asked for."""
 
-    def __init__(self, settings: config.Server) -> None:
+    def __init__(self, settings: config.Server, *, asks: bool = False) -> None:
+        self._kinds = _ASKING if asks else _KINDS
         self._max_body_bytes = settings.max_body_bytes
         self._cors = Cors(settings.cors_origins)
         self._plans: dict[bytes, Plan] = {}
@@ -147,7 +148,7 @@ class HeadMemo:
                 refusal = check(request, self._max_body_bytes)
                 if refusal is not None:
                     return self.refuse(head, refusal)
-        plan = _plan(request, head, self._cors.tails(head))
+        plan = _plan(request, head, self._cors.tails(head), self._kinds[request.method])
         if not request.secret and _is_plain_call(plan):
             self._remember(head[: -len(HEAD_END)], plan)
         return plan
@@ -291,16 +292,21 @@ def _options(head: bytes) -> Ready:
     return Ready(top_of(Head(204, b"No Content", preflight(head)), None), b"")
 
 
-_KINDS: Final[dict[bytes, Callable[[bytes], Ready] | None]] = {
+_Kind = Callable[[bytes], Ready | Question] | None
+_KINDS: Final[dict[bytes, _Kind]] = {
     b"POST": None, b"GET": _get, b"HEAD": _head, b"OPTIONS": _options,
 }  # fmt: skip
 """Each method that is taken, and how its answer is made where it is no call."""
 
+_ASKING: Final[dict[bytes, _Kind]] = _KINDS | {
+    b"GET": lambda head: question(head) or _get(head), b"HEAD": lambda head: question(head) or _head(head),
+}  # fmt: skip
+"""The same with a journal."""
 
-def _plan(request: Request, head: bytes, tails: Tails) -> Plan:
+
+def _plan(request: Request, head: bytes, tails: Tails, ready: _Kind) -> Plan:
     connection = request.values(b"connection")
     closes = b"close" in connection or (request.old and b"keep-alive" not in connection)
-    ready = _KINDS[request.method]
     return Plan(
         length=None if b"transfer-encoding" in request.fields else request.length,
         lines=_end_to_end(request.kept, connection),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay import config
+    from relay.ingress.answers import Ready
+    from relay.ingress.looking import Question
     from relay.router import Routes
     from relay.telemetry.metrics import Metrics
     from relay.upstream.exchange import Sender
@@ -31,7 +33,7 @@ SWEEP_S: Final = 1.0
 
 
 class HttpServer:
-    """All HTTP clients of one process. ``upgrade``: see `shared.Parts`."""
+    """All HTTP clients of one process. ``upgrade``, ``look``: see `shared.Parts`."""
 
     def __init__(  # noqa: PLR0913 - the composition root names each part once
         self,
@@ -42,9 +44,10 @@ class HttpServer:
         *,
         report: Callable[[str, BaseException], None],
         upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None = None,
+        look: Callable[[Question, Callable[[Ready], None]], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._shared = Shared(settings, Parts(routes, sender, report, upgrade), metrics)
+        self._shared = Shared(settings, Parts(routes, sender, report, upgrade, look), metrics)
         self._clock = clock
         self._listeners: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay import config
+    from relay.ingress.answers import Ready
     from relay.ingress.connection import Connection
+    from relay.ingress.looking import Question
     from relay.router import Routes
     from relay.telemetry.metrics import Metrics
     from relay.upstream.exchange import Sender
@@ -43,20 +45,22 @@ class Parts:
     """What a way in works with.
 
     ``report`` gets the place and the error of each fault of ours. ``upgrade`` gets a WebSocket client's transport,
-    every byte read from it, and what to call once the transport is closed; None: upgrades are ignored.
+    every byte read from it, and what to call once the transport is closed; None: upgrades are ignored. ``look``
+    answers a question by a call, always; None: nothing may be asked.
     """
 
     routes: Routes
     sender: Sender
     report: Callable[[str, BaseException], None]
     upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None
+    look: Callable[[Question, Callable[[Ready], None]], None] | None = None
 
 
 class Shared:
     """See the module."""
 
     __slots__ = (
-        "closing", "date", "draining", "emptied", "handed_over", "heads", "limits", "max_body_bytes",
+        "asked", "closing", "date", "draining", "emptied", "handed_over", "heads", "limits", "look", "max_body_bytes",
         "max_connections", "open", "passed", "refused", "report", "routes", "sender", "submitted", "upgrade",
         "upstream_timeout_s",
     )  # fmt: skip
@@ -67,7 +71,8 @@ class Shared:
         self.sender = parts.sender
         self.report = parts.report
         self.upgrade = parts.upgrade
-        self.heads = HeadMemo(server)
+        self.look = parts.look
+        self.heads = HeadMemo(server, asks=parts.look is not None)
         self.max_body_bytes = server.max_body_bytes
         self.max_connections = server.max_connections
         self.upstream_timeout_s = settings.upstream.timeout_s
@@ -76,6 +81,7 @@ class Shared:
         }  # fmt: skip
         self.passed = Outcomes(metrics, "pass")
         self.submitted = Outcomes(metrics, "submission")
+        self.asked = Outcomes(metrics, "ask")
         self.refused = Outcomes(metrics, "refused")
         self.closing = False
         """Each answer is its connection's last."""

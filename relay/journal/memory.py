@@ -17,6 +17,7 @@ from relay.journal.records import (
     Answer,
     Attempt,
     Census,
+    Change,
     Claim,
     Count,
     Cursor,
@@ -205,9 +206,12 @@ class MemoryJournal:
         """As `store.Journal.by_id`."""
         return self._records.get(submission)
 
-    async def by_hash(self, chain_id: int, hash_: bytes) -> Record | None:
+    async def by_hash(self, chain_id: int | None, hash_: bytes) -> Record | None:
         """As `store.Journal.by_hash`."""
-        known = self._by_hash.get((chain_id, hash_))
+        if chain_id is None:
+            known = max((id_ for (_, each), id_ in self._by_hash.items() if each == hash_), default=None)
+        else:
+            known = self._by_hash.get((chain_id, hash_))
         return None if known is None else self._records[known]
 
     async def by_key(self, chain_id: int, sender: bytes, key: str) -> Admission | None:
@@ -288,6 +292,24 @@ class MemoryJournal:
             min(waiting, default=None),
             sum(due.delivery is Delivery.DEAD for due in self._outbox.values()),
         )
+
+    # Following.
+
+    async def latest_changes(self, limit: int) -> list[Change]:
+        """As `store.Journal.latest_changes`."""
+        return self._changes(lambda _: True)[-limit:]
+
+    async def changes_since(self, after: int, *, limit: int = 500) -> list[Change]:
+        """As `store.Journal.changes_since`."""
+        return self._changes(lambda id_: id_ > after)[:limit]
+
+    async def changes_of(self, events: Collection[int]) -> list[Change]:
+        """As `store.Journal.changes_of`."""
+        return self._changes(set(events).__contains__)
+
+    def _changes(self, wanted: Callable[[int], bool]) -> list[Change]:
+        events = sorted(event for each in self._events.values() for event in each if wanted(event.id))
+        return [Change(event, self._records[event.submission]) for event in events]
 
     # Lanes.
 

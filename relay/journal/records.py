@@ -289,6 +289,13 @@ class Census(NamedTuple):
     outbox_dead: int
 
 
+class Change(NamedTuple):
+    """An event, and the record as it is now: perhaps further than the event."""
+
+    event: Event
+    record: Record
+
+
 class Delivery(StrEnum):
     """How far a notice came."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from relay.journal.records import Attempt, Event, Lane, Receipt, ReceiptSeen, Record, Taken
+from relay.journal.records import Attempt, Change, Event, Lane, Receipt, ReceiptSeen, Record, Taken
 from relay.lifecycle import Mode, Reason, State
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ def event_of(row: Sequence[Any]) -> Event:
     """The columns of an `Event`."""
     id_, submission, origin, state, reason, *rest = row
     return Event(id_, submission, _STATES.get(origin), _STATES[state], _REASONS[reason], *rest)
+
+
+def change_of(row: Sequence[Any]) -> Change:
+    """The columns of an `Event`, then those of a `Record`."""
+    return Change(event_of(row[:-WIDTH]), record_of(row[-WIDTH:]))
 
 
 def attempt_of(row: Sequence[Any]) -> Attempt:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Admission,
         Attempt,
         Census,
+        Change,
         Claim,
         Cursor,
         Decision,
@@ -74,8 +75,8 @@ class Journal(Protocol):
     async def by_id(self, submission: int) -> Record | None:
         """One record."""
 
-    async def by_hash(self, chain_id: int, hash_: bytes) -> Record | None:
-        """The record of a transaction."""
+    async def by_hash(self, chain_id: int | None, hash_: bytes) -> Record | None:
+        """The record of a transaction; None: on whatever chain, the latest where it is on several."""
 
     async def by_key(self, chain_id: int, sender: bytes, key: str) -> Admission | None:
         """What an idempotency key is bound to, as `admit` would find it for the same bytes."""
@@ -111,6 +112,17 @@ class Journal(Protocol):
 
     async def census(self) -> Census:
         """Counts for the metrics."""
+
+    # Following: events have ids that rise, but may come to light out of their order (`relay.ask.following`).
+
+    async def latest_changes(self, limit: int) -> list[Change]:
+        """The newest events, by id, with the records as they are now."""
+
+    async def changes_since(self, after: int, *, limit: int = 500) -> list[Change]:
+        """A page of the events with greater ids, by id, with the records as they are now."""
+
+    async def changes_of(self, events: Collection[int]) -> list[Change]:
+        """Those of these events that are there, by id, with the records as they are now."""
 
     # Lanes.
 

@@ -222,7 +222,7 @@ class Metrics:
             "requests_total",
             "Requests by way in, class and outcome.",
             way=("http", "websocket"),
-            kind=("pass", "submission", "refused"),
+            kind=("pass", "submission", "ask", "refused"),
             outcome=("answered", "failed", "gone"),
         )
         self.connections = Gauge("connections", "Open client connections.", way=("http", "websocket"))

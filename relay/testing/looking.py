@@ -84,6 +84,36 @@ class Looking(Opening):
         assert await journal.lane_history(CHAIN, ALICE) == [first, second]
         assert await journal.lane_history(CHAIN, BOB) == []
 
+    async def test_a_hash_is_found_on_whatever_chain(self, journal: Journal) -> None:
+        """A transaction without a chain id may be on several; the latest is told where no chain is named."""
+        first = (await journal.admit([intake(chain_id=5, hash_=b"\x77" * 32)]))[0].record
+        assert await journal.by_hash(None, first.hash) == first
+        second = (await journal.admit([intake(chain_id=7, hash_=first.hash)]))[0].record
+        assert await journal.by_hash(None, first.hash) == second
+        assert await journal.by_hash(5, first.hash) == first
+        assert await journal.by_hash(9, first.hash) is None
+        assert await journal.by_hash(None, b"\x78" * 32) is None
+
+    async def test_changes_are_followed_by_their_ids(self, journal: Journal, other: Journal) -> None:
+        """In pages, on every instance, with the record as it is now, however far that is."""
+        assert await journal.latest_changes(10) == []
+        ended = await moved(journal, await admitted(journal), State.SEALED, State.PENDING)
+        cancelled = await moved(other, await admitted(other, 1), State.CANCELLED)
+        latest = await other.latest_changes(10)
+        assert [change.event.state for change in latest] == [
+            State.QUEUED, State.SEALED, State.PENDING, State.QUEUED, State.CANCELLED,
+        ]  # fmt: skip
+        assert [change.record for change in latest] == [ended] * 3 + [cancelled] * 2
+        ids = [change.event.id for change in latest]
+        assert ids == sorted(set(ids))
+        assert await journal.latest_changes(2) == latest[3:]
+        assert await journal.changes_since(0, limit=2) == latest[:2]
+        assert await journal.changes_since(ids[1]) == latest[2:]
+        assert await journal.changes_since(ids[-1]) == []
+        assert await journal.changes_of([ids[4], ids[0], ids[-1] + 1000]) == [latest[0], latest[4]]
+        assert await journal.changes_of([]) == []
+        assert [change.event for change in latest[:3]] == await journal.history(ended.id)
+
     async def test_a_listing_shows_the_latest_first(self, journal: Journal) -> None:
         """By the time of the change, in pages."""
         records = [await admitted(journal, nonce) for nonce in range(5)]

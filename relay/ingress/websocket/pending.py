@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from relay.errors import Refusal
+    from relay.ingress.websocket.news import Hearing
 
 MAX_ELEMENTS: Final = 50_000
 MAX_LATE: Final = 1000
@@ -47,6 +48,8 @@ class Pending:
     """The node may have it."""
     late: bool = False
     """Timed out: the client has its answer."""
+    hearing: Hearing | None = None
+    """Who is told of what it subscribes to."""
 
     def refused(self, refusal: Refusal) -> bytes:
         """``refusal`` under each id: an object, or an array for a batch; empty if nothing waits."""

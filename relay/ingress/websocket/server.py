@@ -54,7 +54,7 @@ _HANDSHAKE: Final = re.compile(
 
 
 class WebSocketServer:
-    """All WebSocket clients of one process."""
+    """All WebSocket clients of one process. ``asks``: the relay has methods of its own."""
 
     def __init__(  # noqa: PLR0913 - called once, by the composition root
         self,
@@ -65,6 +65,7 @@ class WebSocketServer:
         tasks: TaskOwner,
         *,
         report: Callable[[str, BaseException], None],
+        asks: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origins = settings.server.cors_origins
@@ -74,7 +75,7 @@ class WebSocketServer:
         self._clock = clock
         self._dialer = Dialer(settings.upstream, metrics) if settings.upstream.ws_url else None
         way = _ways(settings.upstream.timeout_s, self._dialer, Node(sender, routes), tasks, clock)
-        self._house = House(routes, way, tasks, report, metrics.requests, clock, self._max_body_bytes)
+        self._house = House(routes, way, tasks, report, metrics.requests, clock, self._max_body_bytes, asks)
         self._server = _Server(self._handle, self._request, self._lost)
         self._closed: dict[web.RequestHandler, Callable[[], None]] = {}
         self._headers: dict[web.RequestHandler, dict[str, str]] = {}

@@ -21,8 +21,9 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from relay import errors
 from relay.ingress.websocket.frames import DATA, PING_TICKS, STALL_TICKS, Frame, FrameQueue, Signal, Still
+from relay.ingress.websocket.news import News
 from relay.ingress.websocket.pending import Pending, read_ids_of_call
-from relay.router import Answer
+from relay.router import Answer, Asked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,6 +59,8 @@ class House:
     requests: Counter
     clock: Callable[[], float]
     max_body_bytes: int
+    asks: bool = False
+    """The relay has methods of its own."""
 
 
 class ClientSocket(web.WebSocketResponse[Literal[False]]):
@@ -84,6 +87,7 @@ class Session:
         self._moved = Signal()
         self._out = FrameQueue("websocket writes", self._write, self._broken, self._moved, house.tasks)
         self._way = house.way(self)
+        self._news = News(self.deliver, self.room, self.abort, house.tasks) if house.asks else None
         self._work: set[Pending] = set()
         self._bytes = 0
         self._closing: Refusal | None = None
@@ -125,6 +129,8 @@ class Session:
         ``reason``: 123 bytes.
         """
         self._closing = self._closing or refusal
+        if self._news is not None:
+            self._news.close()
         if self._closer is None and not self._gone:
             self._closer = self._house.tasks.spawn("websocket close", self._close(reason))
 
@@ -150,6 +156,8 @@ class Session:
             return
         self._gone = True
         self._way.close()
+        if self._news is not None:
+            self._news.close()
         # Not `close`: aiohttp packs a large frame in a task of its own, whose failure nobody would hear of if the one
         # that waits for it were cancelled. Without a connection the writing ends by itself.
         self._out.clear()
@@ -211,11 +219,13 @@ class Session:
             self._fault(pending, error)
 
     def _route(self, frame: Frame, pending: Pending) -> None:
-        decision = self._house.routes.route(frame.data)
+        if self._news is not None:
+            pending.hearing = self._news.hearing(frame.data)
+        decision = self._house.routes.route(frame.data, listener=pending.hearing)
         if isinstance(decision, Answer):
             self.deliver(_text(decision.body), pending)
         elif isinstance(decision, asyncio.Future):
-            pending.kind = "submission"
+            pending.kind = "ask" if isinstance(decision, Asked) else "submission"
             decision.add_done_callback(partial(self._resolved, pending))
         else:
             pending.kind = "pass"
@@ -227,6 +237,8 @@ class Session:
             self._bytes -= pending.size
             self._count(pending.kind, outcome)
             self._moved.fire()
+            if pending.hearing is not None:
+                pending.hearing.open()
 
     def _resolved(self, pending: Pending, future: asyncio.Future[Answer]) -> None:
         if self._gone:

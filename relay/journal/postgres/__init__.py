@@ -29,7 +29,7 @@ from relay.journal.records import (
     storable,
     untouched,
 )
-from relay.journal.rows import WIDTH, attempt_of, event_of, lane_of, reason_of, receipt_of, record_of
+from relay.journal.rows import WIDTH, attempt_of, change_of, event_of, lane_of, reason_of, receipt_of, record_of
 from relay.journal.ruling import refusal, seal_way, sealing, way
 from relay.lifecycle import LIVE, State
 from relay.tasks import TaskOwner
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from relay.journal.records import (
         Attempt,
+        Change,
         Cursor,
         Decision,
         Delivery,
@@ -139,7 +140,7 @@ class PostgresJournal:
         """As `store.Journal.by_id`."""
         return await self._one(record_of, "by_id", submission)
 
-    async def by_hash(self, chain_id: int, hash_: bytes) -> Record | None:
+    async def by_hash(self, chain_id: int | None, hash_: bytes) -> Record | None:
         """As `store.Journal.by_hash`."""
         return await self._one(record_of, "by_hash", chain_id, hash_)
 
@@ -192,6 +193,20 @@ class PostgresJournal:
         counts = await self._many(_count_of, "open_counts")
         ((now, waiting, oldest, dead),) = await self._server.look("outbox_counts")
         return Census(now, tuple(counts), waiting, oldest, dead)
+
+    # Following.
+
+    async def latest_changes(self, limit: int) -> list[Change]:
+        """As `store.Journal.latest_changes`."""
+        return (await self._many(change_of, "latest_changes", limit))[::-1]
+
+    async def changes_since(self, after: int, *, limit: int = 500) -> list[Change]:
+        """As `store.Journal.changes_since`."""
+        return await self._many(change_of, "changes_since", after, limit)
+
+    async def changes_of(self, events: Collection[int]) -> list[Change]:
+        """As `store.Journal.changes_of`."""
+        return await self._many(change_of, "changes_of", list(events))
 
     # Lanes.
 

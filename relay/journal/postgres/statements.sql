@@ -30,8 +30,8 @@ SELECT relay.note($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- by_id: one record
 SELECT {record} FROM relay.submission WHERE id = $1;
 
--- by_hash: the record of a transaction
-SELECT {record} FROM relay.submission WHERE hash = $2 AND chain_id = $1;
+-- by_hash: the record of a transaction, on whatever chain where none is named
+SELECT {record} FROM relay.submission WHERE hash = $2 AND chain_id = coalesce($1, chain_id) ORDER BY id DESC LIMIT 1;
 
 -- by_key: whose an idempotency key is, and how long it has been
 SELECT relay.now_ms() - idempotency.first_ms, {record}
@@ -79,6 +79,18 @@ SELECT submission, block_number, block_hash, status, node, at_ms FROM relay.rece
 
 -- history: of a submission
 SELECT {event} FROM relay.event WHERE submission = $1 ORDER BY version;
+
+-- latest_changes: the newest events, with the records as they are now
+SELECT {event}, {record} FROM relay.event JOIN relay.submission ON submission.id = event.submission
+ORDER BY event.id DESC LIMIT $1;
+
+-- changes_since: a page of the events behind one
+SELECT {event}, {record} FROM relay.event JOIN relay.submission ON submission.id = event.submission
+WHERE event.id > $1 ORDER BY event.id LIMIT $2;
+
+-- changes_of: these events
+SELECT {event}, {record} FROM relay.event JOIN relay.submission ON submission.id = event.submission
+WHERE event.id = ANY ($1::bigint[]) ORDER BY event.id;
 
 -- open_counts: by state and reason
 SELECT state, reason, count(*), min(since_ms) FROM relay.submission

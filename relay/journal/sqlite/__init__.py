@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Admission,
         Attempt,
         Census,
+        Change,
         Claim,
         Cursor,
         Decision,
@@ -96,7 +97,7 @@ class SqliteJournal:
         """As `store.Journal.by_id`."""
         return await self._reader.run(reads.by_id, submission)
 
-    async def by_hash(self, chain_id: int, hash_: bytes) -> Record | None:
+    async def by_hash(self, chain_id: int | None, hash_: bytes) -> Record | None:
         """As `store.Journal.by_hash`."""
         return await self._reader.run(reads.by_hash, chain_id, hash_)
 
@@ -145,6 +146,20 @@ class SqliteJournal:
     async def census(self) -> Census:
         """As `store.Journal.census`."""
         return await self._reader.run(reads.census)
+
+    # Following.
+
+    async def latest_changes(self, limit: int) -> list[Change]:
+        """As `store.Journal.latest_changes`."""
+        return await self._reader.run(reads.latest_changes, limit)
+
+    async def changes_since(self, after: int, *, limit: int = 500) -> list[Change]:
+        """As `store.Journal.changes_since`."""
+        return await self._reader.run(reads.changes_since, after, limit)
+
+    async def changes_of(self, events: Collection[int]) -> list[Change]:
+        """As `store.Journal.changes_of`."""
+        return await self._reader.run(reads.changes_of, events)
 
     # Lanes.
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from relay.journal.records import LARGEST, Admission, Census, Count, Outstanding, Payload, untouched
-from relay.journal.rows import WIDTH, attempt_of, event_of, lane_of, reason_of, receipt_of, record_of
+from relay.journal.records import LARGEST, Admission, Census, Change, Count, Outstanding, Payload, untouched
+from relay.journal.rows import WIDTH, attempt_of, change_of, event_of, lane_of, reason_of, receipt_of, record_of
 from relay.journal.statements import load
 from relay.lifecycle import State
 
@@ -41,7 +41,7 @@ def by_id(connection: sqlite3.Connection, submission: int) -> Record | None:
     return one(connection, record_of, SQL["by_id"], (submission,))
 
 
-def by_hash(connection: sqlite3.Connection, chain_id: int, hash_: bytes) -> Record | None:
+def by_hash(connection: sqlite3.Connection, chain_id: int | None, hash_: bytes) -> Record | None:
     """As `store.Journal.by_hash`."""
     return one(connection, record_of, SQL["by_hash"], (hash_, chain_id))
 
@@ -106,6 +106,21 @@ def receipts(connection: sqlite3.Connection, submission: int) -> list[ReceiptSee
 def history(connection: sqlite3.Connection, submission: int) -> list[Event]:
     """As `store.Journal.history`."""
     return _many(connection, event_of, SQL["history"], (submission,))
+
+
+def latest_changes(connection: sqlite3.Connection, limit: int) -> list[Change]:
+    """As `store.Journal.latest_changes`."""
+    return _many(connection, change_of, SQL["latest_changes"], (limit,))[::-1]
+
+
+def changes_since(connection: sqlite3.Connection, after: int, limit: int) -> list[Change]:
+    """As `store.Journal.changes_since`."""
+    return _many(connection, change_of, SQL["changes_since"], (after, limit))
+
+
+def changes_of(connection: sqlite3.Connection, events: Collection[int]) -> list[Change]:
+    """As `store.Journal.changes_of`."""
+    return _many(connection, change_of, SQL["changes_of"], (orjson.dumps(list(events)).decode(),))
 
 
 def census(connection: sqlite3.Connection) -> Census:

@@ -87,8 +87,8 @@ ON CONFLICT (submission, block_hash) DO NOTHING;
 -- by_id: one record
 SELECT {record} FROM submission WHERE id = ?;
 
--- by_hash: the record of a transaction
-SELECT {record} FROM submission WHERE hash = ? AND chain_id = ?;
+-- by_hash: the record of a transaction, on whatever chain where none is named
+SELECT {record} FROM submission WHERE hash = ? AND chain_id = coalesce(?, chain_id) ORDER BY id DESC LIMIT 1;
 
 -- payload: what is sent
 SELECT raw, method, params FROM payload WHERE submission = ?;
@@ -131,6 +131,18 @@ SELECT submission, block_number, block_hash, status, node, at_ms FROM receipt WH
 
 -- history: of a submission
 SELECT {event} FROM event WHERE submission = ? ORDER BY id;
+
+-- latest_changes: the newest events, with the records as they are now
+SELECT {event}, {record} FROM event JOIN submission ON submission.id = event.submission
+ORDER BY event.id DESC LIMIT ?;
+
+-- changes_since: a page of the events behind one
+SELECT {event}, {record} FROM event JOIN submission ON submission.id = event.submission
+WHERE event.id > ? ORDER BY event.id LIMIT ?;
+
+-- changes_of: these events
+SELECT {event}, {record} FROM event JOIN submission ON submission.id = event.submission
+WHERE event.id IN (SELECT value FROM json_each(?)) ORDER BY event.id;
 
 -- open_counts: by state and reason
 SELECT state, reason, count(*), min(since_ms) FROM submission
