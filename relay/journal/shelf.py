@@ -17,6 +17,8 @@ from relay.journal.faults import Unavailable, Unusable
 from relay.journal.url import open_journal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from relay.journal.store import Journal
     from relay.tasks import TaskOwner
 
@@ -34,11 +36,11 @@ class Found:
 
 
 class Shelf:
-    """The journal at ``url``. ``outbox``: every change is kept to be told."""
+    """The journal at ``url``. Every change is kept to be told to ``receivers``."""
 
-    def __init__(self, url: str, *, outbox: bool = False) -> None:
+    def __init__(self, url: str, *, receivers: Sequence[str] = ()) -> None:
         self._url = url
-        self._outbox = outbox
+        self._receivers = tuple(receivers)
         self._journal: Journal | None = None
         self._why: Unavailable | Unusable = Unavailable("the journal ([journal] url) is not open yet")
         self.opened = asyncio.Event()
@@ -80,7 +82,7 @@ class Shelf:
 
     async def _opens(self) -> bool:
         try:
-            self._journal = await open_journal(self._url, outbox=self._outbox)
+            self._journal = await open_journal(self._url, receivers=self._receivers)
         except Unavailable as fault:
             self._why = fault
             return False
