@@ -27,6 +27,7 @@ from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
 from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
+from relay.webhooks import Webhooks, receivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,7 @@ class House:
 
 def shelf_of(settings: Settings) -> Shelf | None:
     """Where the journal will be, if there is to be one."""
-    return Shelf(settings.journal.url) if settings.journal.url else None
+    return Shelf(settings.journal.url, receivers=receivers(settings.webhooks)) if settings.journal.url else None
 
 
 class NodeSide:
@@ -108,6 +109,7 @@ class LaneSide:
             recorder=self.recorder,
         )
         self.taking_up = _taking_up(house, self.recorder, self.submitter)
+        self._webhooks = _webhooks(house)
         self._show(house.metrics)
 
     def __repr__(self) -> str:
@@ -116,6 +118,8 @@ class LaneSide:
     async def start(self, background: TaskOwner) -> None:
         """Begin to take turns."""
         background.start("overdue", self.submitter.turns.sweep_forever())
+        if self._webhooks is not None:
+            self._webhooks.start(background)
         if self.tier is not None:
             await self.tier.start()
         if self.taking_up is not None:
@@ -150,6 +154,8 @@ class LaneSide:
         if self.recorder is not None:
             await self.recorder.close()
         await self.owner.close()
+        if self._webhooks is not None:
+            await self._webhooks.close()
         if self.tier is not None:
             await self.tier.close()
 
@@ -215,6 +221,13 @@ class ClientSide:
         """Stop what still runs."""
         await self.answers.close()
         await self._sessions.close()
+
+
+def _webhooks(house: House) -> Webhooks | None:
+    """Whoever has the lanes tells what becomes of submissions, if anybody is to be told."""
+    if house.shelf is None or not house.settings.webhooks.urls:
+        return None
+    return Webhooks(house.shelf, house.settings, house.metrics, house.report, house.clock)
 
 
 def _tier(house: House) -> Tier | None:

@@ -296,6 +296,13 @@ class Metrics:
             end=("done", "stale", "failed"),
         )
         self.unrecorded = Counter("unrecorded_total", "Submissions that no journal can hold, passed unrecorded.")
+        self.webhooks = Counter(
+            "webhooks_total",
+            "Tries to tell a receiver of a change, by how they ended.",
+            end=("delivered", "failed", "dead"),
+        )
+        self.outbox_waiting = Gauge("outbox_waiting", "Changes that are still to be told, of each receiver.")
+        self.outbox_lag = Gauge("outbox_lag", "Seconds for which the oldest change has waited to be told.", combine=max)
         self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
         self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
         self.worker_restarts = Counter(
