@@ -54,9 +54,13 @@ class House:
     shelf: Shelf | None = None
 
 
-def shelf_of(settings: Settings) -> Shelf | None:
+def shelf_of(settings: Settings, metrics: Metrics) -> Shelf | None:
     """Where the journal will be, if there is to be one."""
-    return Shelf(settings.journal.url, receivers=receivers(settings.webhooks)) if settings.journal.url else None
+    if not settings.journal.url:
+        return None
+    shelf = Shelf(settings.journal.url, receivers=receivers(settings.webhooks))
+    metrics.journal_ready.read_from(lambda: int(shelf.ready))
+    return shelf
 
 
 class NodeSide:

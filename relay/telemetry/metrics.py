@@ -296,6 +296,7 @@ class Metrics:
             end=("done", "stale", "failed"),
         )
         self.unrecorded = Counter("unrecorded_total", "Submissions that no journal can hold, passed unrecorded.")
+        self.journal_ready = Gauge("journal_ready", "1 while a journal is configured and can be written.", combine=min)
         self.webhooks = Counter(
             "webhooks_total",
             "Tries to tell a receiver of a change, by how they ended.",
