@@ -27,6 +27,7 @@ from relay.webhooks.backoff import GIVE_UP_S
 from relay.webhooks.courier import SLOTS
 from relay.webhooks.receiver import receiver_name
 from tests.hook import Hook
+from tests.stand import signed, submission
 from tests.test_app import running
 from tests.webhook_sender import QUICK
 from tests.workers_rig import until
@@ -474,13 +475,13 @@ async def test_what_hangs_at_the_end_is_told_by_the_next(hook: Hook) -> None:
 
 
 async def test_an_instance_tells(tmp_path: Path, hook: Hook) -> None:
-    """Wired with the lanes: what any process writes to the journal is told by whoever has the lanes."""
-    url = f"sqlite:///{tmp_path}/journal.db"
-    async with running(journal={"url": url}, webhooks={"urls": [hook.url], "secret": SECRET}) as relay:
-        assert relay.instance._shelf is not None
-        await admitted(relay.instance._shelf.journal)
-        (delivery,) = await hook.take(1)
-    assert delivery.value["transaction"]["state"] == "queued"
+    """What becomes of a client's transaction, from its ticket on."""
+    journal = {"url": f"sqlite:///{tmp_path}/journal.db"}
+    async with running(journal=journal, webhooks={"urls": [hook.url], "secret": SECRET}) as relay:
+        _, answer = await relay.post(submission(signed(0)))
+        got = sorted((delivery.value for delivery in await hook.take(3)), key=lambda value: value["version"])
+    assert [value["transaction"]["state"] for value in got] == ["queued", "sealed", "pending"]
+    assert {value["transaction"]["hash"] for value in got} == {answer["result"]}
 
 
 # Helpers
