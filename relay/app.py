@@ -51,7 +51,7 @@ class Instance:
         self.stopping = asyncio.Event()
         self.broken = False
         self._background = TaskOwner("relay", self._died)
-        self._shelf = shelf_of(settings)
+        self._shelf = shelf_of(settings, metrics)
         house = House(settings, metrics, logs.report, clock, self._shelf)
         self._node = NodeSide(house)
         self._lanes = LaneSide(house, self._node)

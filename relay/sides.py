@@ -30,6 +30,7 @@ from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
 from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
+from relay.webhooks import Webhooks, receivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,9 +57,13 @@ class House:
     shelf: Shelf | None = None
 
 
-def shelf_of(settings: Settings) -> Shelf | None:
+def shelf_of(settings: Settings, metrics: Metrics) -> Shelf | None:
     """Where the journal will be, if there is to be one."""
-    return Shelf(settings.journal.url) if settings.journal.url else None
+    if not settings.journal.url:
+        return None
+    shelf = Shelf(settings.journal.url, receivers=receivers(settings.webhooks))
+    metrics.journal_ready.read_from(lambda: int(shelf.ready))
+    return shelf
 
 
 class NodeSide:
@@ -111,6 +116,7 @@ class LaneSide:
             recorder=self.recorder,
         )
         self.taking_up = _taking_up(house, self.recorder, self.submitter)
+        self._webhooks = _webhooks(house)
         self._show(house.metrics)
 
     def __repr__(self) -> str:
@@ -119,6 +125,8 @@ class LaneSide:
     async def start(self, background: TaskOwner) -> None:
         """Begin to take turns."""
         background.start("overdue", self.submitter.turns.sweep_forever())
+        if self._webhooks is not None:
+            self._webhooks.start(background)
         if self.tier is not None:
             await self.tier.start()
         if self.taking_up is not None:
@@ -153,6 +161,8 @@ class LaneSide:
         if self.recorder is not None:
             await self.recorder.close()
         await self.owner.close()
+        if self._webhooks is not None:
+            await self._webhooks.close()
         if self.tier is not None:
             await self.tier.close()
 
@@ -222,6 +232,13 @@ class ClientSide:
         await self.answers.close()
         await self._sessions.close()
         await self._feeds.close()
+
+
+def _webhooks(house: House) -> Webhooks | None:
+    """Whoever has the lanes tells what becomes of submissions, if anybody is to be told."""
+    if house.shelf is None or not house.settings.webhooks.urls:
+        return None
+    return Webhooks(house.shelf, house.settings, house.metrics, house.report, house.clock)
 
 
 def _tier(house: House) -> Tier | None:

@@ -1,4 +1,4 @@
-"""What ``deploy/`` names exists in the product: commands, ports, paths, variables, flags, metrics.
+"""What ``deploy/`` names exists in the product: commands, ports, paths, variables, flags.
 
 No container engine is needed: the files are read as an engine would read them. nginx itself is run by the acceptance
 suite.
@@ -13,14 +13,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 
 from relay import config
 from relay.cli import _parser
 from relay.methods import SYNC_MAX_S
 from relay.ops import ROUTES
-from relay.telemetry.metrics import Histogram, Metrics
 from tests.redis_server import RedisServer
 
 if TYPE_CHECKING:
@@ -32,9 +30,6 @@ ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 NGINX = (DEPLOY / "nginx.conf").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
-RULES = [
-    rule for group in yaml.safe_load((DEPLOY / "alerts.yaml").read_text("utf-8"))["groups"] for rule in group["rules"]
-]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 DOCKERFILE = [
     line.split(" ", 1)
@@ -198,34 +193,3 @@ def test_nginx_repeats_nothing_that_was_sent() -> None:
     """Whatever may have reached an instance is not sent to another one."""
     (cases,) = directive("proxy_next_upstream")
     assert set(cases.split()) <= {"error", "timeout"}
-
-
-# alerts.yaml
-
-
-@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
-def test_an_alert_asks_for_metrics_that_exist(rule: dict[str, Any]) -> None:
-    """Every metric, each of its labels, and each value that it is compared with."""
-    families = {name: family for family in Metrics().families() for name in names(family)}
-    asked = re.findall(r"\b(relay_\w+)(?:\{([^}]*)\})?", rule["expr"])
-    assert asked or rule["expr"].startswith("up{")
-    for name, selector in asked:
-        assert name in families
-        for label, values in re.findall(r'(\w+)=~?"([^"]*)"', selector):
-            assert set(values.split("|")) <= set(families[name].labels[label])
-    for label in re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])):
-        assert label == "instance" or f", {label})" in rule["expr"]
-
-
-def test_every_alert_says_how_bad_it_is_and_what_is_wrong() -> None:
-    """A name of its own, a severity, a summary."""
-    assert len({rule["alert"] for rule in RULES}) == len(RULES)
-    assert {rule["labels"]["severity"] for rule in RULES} == {"critical", "warning"}
-    assert all(rule["annotations"]["summary"] for rule in RULES)
-
-
-def names(family: Any) -> list[str]:
-    """A metric's names as Prometheus knows them."""
-    if isinstance(family, Histogram):
-        return [f"{family.name}_{part}" for part in ("bucket", "sum", "count")]
-    return [family.name]

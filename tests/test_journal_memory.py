@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from relay.journal.memory import MemoryJournal
 from relay.testing import JournalContract
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class OneMemory:
@@ -14,10 +19,10 @@ class OneMemory:
     def __init__(self) -> None:
         self._journal: MemoryJournal | None = None
 
-    async def open(self, *, outbox: bool = False) -> MemoryJournal:
+    async def open(self, *, receivers: Sequence[str] = ()) -> MemoryJournal:
         """The one."""
         if self._journal is None:
-            self._journal = MemoryJournal(outbox=outbox)
+            self._journal = MemoryJournal(receivers=receivers)
         return self._journal
 
 

@@ -12,7 +12,7 @@ from relay.testing import JournalContract, TwoProcesses
 from tests.postgres_server import PostgresPrograms, PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class OneDatabase:
@@ -21,9 +21,9 @@ class OneDatabase:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def open(self, *, outbox: bool = False) -> PostgresJournal:
+    async def open(self, *, receivers: Sequence[str] = ()) -> PostgresJournal:
         """One more."""
-        return await PostgresJournal.open(self._url, outbox=outbox)
+        return await PostgresJournal.open(self._url, receivers=receivers)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from relay.journal.sqlite import SqliteJournal
 from relay.testing import JournalContract, TwoProcesses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -19,9 +20,9 @@ class OneFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def open(self, *, outbox: bool = False) -> SqliteJournal:
+    async def open(self, *, receivers: Sequence[str] = ()) -> SqliteJournal:
         """One more."""
-        return await SqliteJournal.open(self._path, outbox=outbox)
+        return await SqliteJournal.open(self._path, receivers=receivers)
 
 
 class TestSqlite(JournalContract):

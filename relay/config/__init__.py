@@ -20,12 +20,14 @@ from relay.config.options import (
     Server,
     Settings,
     Upstream,
+    Webhooks,
     changed,
     shown,
 )
 from relay.config.redis import doubts
 from relay.config.sources import ENV_PREFIX, check, load, variable
 from relay.config.values import ConfigFault, address, denied, masked, trusting
+from relay.config.webhooks import secret_bytes
 
 __all__ = [
     "DEFAULTS",
@@ -42,6 +44,7 @@ __all__ = [
     "Server",
     "Settings",
     "Upstream",
+    "Webhooks",
     "address",
     "changed",
     "check",
@@ -49,6 +52,7 @@ __all__ = [
     "doubts",
     "load",
     "masked",
+    "secret_bytes",
     "shown",
     "trusting",
     "variable",

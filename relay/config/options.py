@@ -105,6 +105,13 @@ class Journal(_Section, frozen=True):
     url: str = ""
 
 
+class Webhooks(_Section, frozen=True):
+    """Who is told what becomes of submissions."""
+
+    urls: tuple[str, ...] = ()
+    secret: str = ""
+
+
 class Ops(_Section, frozen=True):
     """The operator's side."""
 
@@ -127,6 +134,7 @@ class Settings(_Section, frozen=True):
     redis: Redis = msgspec.field(default_factory=Redis)
     prechecks: Prechecks = Prechecks()
     journal: Journal = msgspec.field(default_factory=Journal)
+    webhooks: Webhooks = Webhooks()
     ops: Ops = Ops()
     log: Log = Log()
 
@@ -163,8 +171,22 @@ def _mask_url(value: Any) -> str:
     return masked(value) if isinstance(value, str) else "***"
 
 
+def _mask_urls(value: Any) -> Any:
+    return [_mask_url(url) for url in value] if isinstance(value, (list, tuple)) else "***"
+
+
+def _mask_all(_value: Any) -> str:
+    return "***"
+
+
 def _mask_headers(value: Any) -> Any:
     return dict.fromkeys(value, "***") if isinstance(value, Mapping) else "***"
 
 
-_MASKS: Final[Mapping[str, Callable[[Any], Any]]] = {"url": _mask_url, "ws_url": _mask_url, "headers": _mask_headers}
+_MASKS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "url": _mask_url,
+    "ws_url": _mask_url,
+    "urls": _mask_urls,
+    "headers": _mask_headers,
+    "secret": _mask_all,
+}

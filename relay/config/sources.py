@@ -20,6 +20,7 @@ from relay.config.journal import check_journal
 from relay.config.options import OPTIONS, SECTIONS, Settings, shown
 from relay.config.redis import check_redis
 from relay.config.values import ConfigFault, address, check_file, check_header, check_origin, check_url, trusting
+from relay.config.webhooks import check_webhooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,6 +74,7 @@ def check(tables: Mapping[str, Any]) -> Settings:
         trusting(upstream.ca_file)
     check_redis(settings.redis)
     check_journal(settings.journal)
+    check_webhooks(settings)
     for name, value in upstream.headers.items():
         check_header("upstream.headers", name, value)
     return settings

@@ -51,7 +51,7 @@ def _wall_ms() -> int:
 
 
 class _Due:
-    """A row of the outbox."""
+    """A row of the outbox, for one receiver."""
 
     __slots__ = ("delivery", "due_ms", "error", "event", "tries")
 
@@ -62,13 +62,18 @@ class _Due:
         self.tries = 0
         self.error = ""
 
+    @property
+    def waits(self) -> bool:
+        """Is it still to be told?"""
+        return self.delivery is Delivery.WAITING
+
 
 class MemoryJournal:
     """The tables, and the operations on them. ``now_ms`` is the store's clock."""
 
-    def __init__(self, *, outbox: bool = False, now_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, *, receivers: Sequence[str] = (), now_ms: Callable[[], int] = _wall_ms) -> None:
         self._now = now_ms
-        self._tell = outbox
+        self._receivers = tuple(receivers)
         self._ids = count(1)
         self._records: dict[int, Record] = {}
         self._payloads: dict[int, Payload] = {}
@@ -77,7 +82,7 @@ class MemoryJournal:
         self._attempts: dict[int, Attempt] = {}
         self._receipts: dict[tuple[int, bytes], ReceiptSeen] = {}
         self._events: dict[int, list[Event]] = defaultdict(list)
-        self._outbox: dict[int, _Due] = {}
+        self._outbox: dict[tuple[int, str], _Due] = {}
         self._lanes: dict[_Sender, list[Lane]] = defaultdict(list)
         self._claims: dict[str, Claim] = {}
         self._counts: dict[tuple[str, int, bytes], int] = {}
@@ -123,8 +128,8 @@ class MemoryJournal:
             record.version, self._now(),
         )  # fmt: skip
         self._events[record.id].append(event)
-        if self._tell:
-            self._outbox[event.id] = _Due(event)
+        for receiver in self._receivers:
+            self._outbox[event.id, receiver] = _Due(event)
         return record
 
     async def seal(self, seals: Sequence[Seal]) -> list[Sealed | Refused]:
@@ -284,7 +289,7 @@ class MemoryJournal:
         groups: dict[tuple[State, Reason | None], list[int]] = defaultdict(list)
         for record in self._ordered(OPEN):
             groups[record.state, record.reason].append(record.since_ms)
-        waiting = [due.event.at_ms for due in self._outbox.values() if due.delivery is Delivery.WAITING]
+        waiting = [due.event.at_ms for due in self._outbox.values() if due.waits]
         return Census(
             self._now(),
             tuple(Count(state, reason, len(since), min(since)) for (state, reason), since in groups.items()),
@@ -329,19 +334,30 @@ class MemoryJournal:
 
     # Telling.
 
-    async def take_notices(self, limit: int, *, hold_ms: int) -> list[Notice]:
+    async def take_notices(self, receiver: str, limit: int, *, hold_ms: int) -> list[Notice]:
         """As `store.Journal.take_notices`."""
         now = self._now()
-        due = [row for row in self._outbox.values() if row.delivery is Delivery.WAITING and row.due_ms <= now]
-        taken = sorted(due, key=lambda row: row.event.id)[:limit]
+        due = [row for (_, whose), row in self._outbox.items() if whose == receiver and row.waits and row.due_ms <= now]
+        taken = sorted(due, key=lambda row: (row.due_ms, row.event.id))[:limit]
         for row in taken:
             row.due_ms, row.tries = now + hold_ms, row.tries + 1
         return [Notice(row.event, self._records[row.event.submission], row.tries) for row in taken]
 
-    async def mark_notice(self, event: int, delivery: Delivery, *, due_in_ms: int = 0, error: str = "") -> None:
+    async def mark_notice(
+        self, event: int, receiver: str, delivery: Delivery, *, due_in_ms: int = 0, error: str = ""
+    ) -> None:
         """As `store.Journal.mark_notice`."""
-        if (due := self._outbox.get(event)) is not None:
-            due.delivery, due.due_ms, due.error = delivery, self._now() + due_in_ms, error
+        due = self._outbox.get((event, receiver))
+        if due is not None and (due.waits or delivery is Delivery.DELIVERED):
+            due.delivery, due.due_ms, due.error = delivery, self._now() + due_in_ms, storable(error)
+
+    async def bury_notices(self, *, older_than_ms: int, error: str, limit: int = 1000) -> int:
+        """As `store.Journal.bury_notices`."""
+        before = self._now() - older_than_ms
+        old = [due for due in self._outbox.values() if due.waits and due.event.at_ms <= before][:limit]
+        for due in old:
+            due.delivery, due.error = Delivery.DEAD, storable(error)
+        return len(old)
 
     # Housekeeping.
 
@@ -379,16 +395,16 @@ class MemoryJournal:
             return False
         lane = (record.chain_id, record.sender)
         higher = any((row.chain_id, row.sender) == lane and row.nonce > record.nonce for row in self._records.values())
-        told = all(
-            not self._tell or event.id not in self._outbox or self._outbox[event.id].delivery is not Delivery.WAITING
-            for event in self._events[record.id]
-        )
-        return higher and told
+        return higher and not (self._receivers and self._waits_to_be_told(record))
+
+    def _waits_to_be_told(self, record: Record) -> bool:
+        events = {event.id for event in self._events[record.id]}
+        return any(due.waits for (event, _), due in self._outbox.items() if event in events)
 
     def _forget(self, record: Record) -> None:
         del self._records[record.id], self._payloads[record.id], self._by_hash[record.chain_id, record.hash]
-        for event in self._events.pop(record.id):
-            self._outbox.pop(event.id, None)
+        events = {event.id for event in self._events.pop(record.id)}
+        self._outbox = {place: due for place, due in self._outbox.items() if place[0] not in events}
         self._keys = {key: bound for key, bound in self._keys.items() if bound[0] != record.id}
         self._attempts = {id_: row for id_, row in self._attempts.items() if row.submission != record.id}
         self._receipts = {id_: row for id_, row in self._receipts.items() if id_[0] != record.id}

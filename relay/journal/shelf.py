@@ -17,12 +17,16 @@ from relay.journal.faults import Unavailable, Unusable
 from relay.journal.url import open_journal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from relay.journal.store import Journal
     from relay.tasks import TaskOwner
 
 AGAIN_S: Final = 1.0
 """Between two tries to open it."""
 CHECK_S: Final = 3.0
+CHECK_EACH_S: Final = 15.0
+"""Between two checks of its own, beside those that others ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,16 @@ class Found:
 
 
 class Shelf:
-    """The journal at ``url``. ``outbox``: every change is kept to be told."""
+    """The journal at ``url``. Every change is kept to be told to ``receivers``."""
 
-    def __init__(self, url: str, *, outbox: bool = False) -> None:
+    def __init__(self, url: str, *, receivers: Sequence[str] = ()) -> None:
         self._url = url
-        self._outbox = outbox
+        self._receivers = tuple(receivers)
         self._journal: Journal | None = None
         self._why: Unavailable | Unusable = Unavailable("the journal ([journal] url) is not open yet")
         self.opened = asyncio.Event()
+        self.ready = False
+        """What the last check found."""
         self._log = structlog.get_logger("relay.journal")
 
     def __repr__(self) -> str:
@@ -59,9 +65,15 @@ class Shelf:
         if not await self._opens():
             self._log.warning("the journal cannot be opened, submissions are refused until it is", error=str(self._why))
             background.start("journal", self._open_later())
+        background.start("journal check", self._check_forever())
 
     async def check(self) -> Found:
         """Is it there, and can it be written?"""
+        found = await self._find()
+        self.ready = found.ready
+        return found
+
+    async def _find(self) -> Found:
         try:
             async with asyncio.timeout(CHECK_S):
                 await self.journal.check()
@@ -78,12 +90,18 @@ class Shelf:
         if journal is not None:
             await journal.close()
 
+    async def _check_forever(self) -> None:
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_EACH_S)
+
     async def _opens(self) -> bool:
         try:
-            self._journal = await open_journal(self._url, outbox=self._outbox)
+            self._journal = await open_journal(self._url, receivers=self._receivers)
         except Unavailable as fault:
             self._why = fault
             return False
+        self.ready = True
         self.opened.set()
         return True
 

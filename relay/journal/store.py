@@ -134,13 +134,22 @@ class Journal(Protocol):
     async def lane_history(self, chain_id: int, sender: bytes) -> list[Lane]:
         """Each setting that it ever had, oldest first."""
 
-    # Telling: rows come in by themselves, where the journal was opened with an outbox.
+    # Telling: rows come in by themselves, one for each of the receivers that the journal was opened with.
 
-    async def take_notices(self, limit: int, *, hold_ms: int) -> list[Notice]:
-        """What is due, oldest first; nobody else gets it for ``hold_ms``."""
+    async def take_notices(self, receiver: str, limit: int, *, hold_ms: int) -> list[Notice]:
+        """What is due for a receiver, what has been due for longest first; nobody else gets it for ``hold_ms``."""
 
-    async def mark_notice(self, event: int, delivery: Delivery, *, due_in_ms: int = 0, error: str = "") -> None:
-        """How it went. WAITING: again, in ``due_in_ms``."""
+    async def mark_notice(
+        self, event: int, receiver: str, delivery: Delivery, *, due_in_ms: int = 0, error: str = ""
+    ) -> None:
+        """How it went. WAITING: again, in ``due_in_ms``. What is delivered stays so, what is dead can only turn out to
+        have been delivered: who held it for too long and is late changes nothing else."""
+
+    async def bury_notices(self, *, older_than_ms: int, error: str, limit: int = 1000) -> int:
+        """Whatever still waits of events older than that is dead, whoever its receiver is; at most ``limit`` at a time.
+
+        Returns how many.
+        """
 
     # Housekeeping.
 

@@ -14,24 +14,26 @@ from relay.journal.faults import Unusable
 from relay.journal.memory import MemoryJournal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from relay.journal.store import Journal
 
 _FORMS = "sqlite:///relative/path, sqlite:////absolute/path or postgresql://user:password@host:port/database"
 
 
-async def open_journal(url: str, *, outbox: bool = False) -> Journal:
-    """Open it and bring its tables up to date. ``outbox``: every change is kept to be told. Raises as a store does."""
+async def open_journal(url: str, *, receivers: Sequence[str] = ()) -> Journal:
+    """Open it and bring its tables up to date; every change is kept to be told to ``receivers``. Raises as a store."""
     scheme = urlsplit(url).scheme
     if scheme == "memory":
-        return MemoryJournal(outbox=outbox)
+        return MemoryJournal(receivers=receivers)
     if scheme == "sqlite":
         from relay.journal.sqlite import SqliteJournal  # noqa: PLC0415 - only who has one pays for it
 
-        return await SqliteJournal.open(sqlite_path(url), outbox=outbox)
+        return await SqliteJournal.open(sqlite_path(url), receivers=receivers)
     if scheme in ("postgresql", "postgres"):
         from relay.journal.postgres import PostgresJournal  # noqa: PLC0415 - as above
 
-        return await PostgresJournal.open(url, outbox=outbox)
+        return await PostgresJournal.open(url, receivers=receivers)
     raise Unusable(f"[journal] url has no form that is known; write {_FORMS}")
 
 

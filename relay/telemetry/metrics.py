@@ -214,6 +214,26 @@ DISPOSITIONS: Final = (
 )
 
 
+HOLDS: Final = (
+    "timeout_in_pool",
+    "timeout_nonce_used",
+    "timeout_gap",
+    "timeout_dropped",
+    "held_funds",
+    "held_not_now",
+    "held_reprice",
+    "held_unreachable",
+    "held_paused",
+    "held_dropped",
+    "held_unanswered",
+    "held_refused",
+    "under_base_fee",
+    "unfunded",
+    "behind_gap",
+)
+"""Reasons of `relay.lifecycle` for which a submission does not move."""
+
+
 class Metrics:
     """All metrics of one process. Built once, by the composition root; tests build their own."""
 
@@ -296,6 +316,44 @@ class Metrics:
             end=("done", "stale", "failed"),
         )
         self.unrecorded = Counter("unrecorded_total", "Submissions that no journal can hold, passed unrecorded.")
+        self.journal_rows = Gauge(
+            "journal_rows",
+            "Open submissions in the journal, by state.",
+            state=("queued", "sealed", "sent", "pending", "mined", "dead_letter"),
+        )
+        self.journal_held = Gauge("journal_held", "Open submissions that do not move, by why.", reason=HOLDS)
+        self.journal_oldest_age = Gauge(
+            "journal_oldest_age", "Seconds that the oldest unfinished submission is in its state.", combine=max
+        )
+        self.journal_census_age = Gauge(
+            "journal_census_age", "Seconds since these were counted in the journal.", combine=max
+        )
+        self.settlements = Counter(
+            "settlements_total",
+            "Submissions moved by the watch and the sweep, by where to.",
+            state=("queued", "sent", "pending", "mined", "completed", "superseded", "dead_letter"),
+        )
+        self.reorganisations = Counter("reorganisations_total", "Submissions whose block was taken back.")
+        self.resends = Counter(
+            "resends_total",
+            "Submissions that took their lane's turn again, by the state they were found in.",
+            state=("queued", "sealed", "sent", "pending"),
+        )
+        self.sweeps = Counter("sweeps_total", "Sweeps, by how far they came.", end=("done", "cut", "failed", "left"))
+        self.sweep_unresolved = Gauge(
+            "sweep_unresolved", "Submissions of the last sweep of which not everybody that was asked said something."
+        )
+        self.lanes_gapped = Gauge("lanes_gapped", "Senders whose next nonce nobody has.")
+        self.lanes_wedged = Gauge("lanes_wedged", "Those of them that have been so for ten minutes.")
+        self.pruned = Counter("pruned_total", "Ended submissions deleted from the journal by their age.")
+        self.journal_ready = Gauge("journal_ready", "1 while a journal is configured and can be written.", combine=min)
+        self.webhooks = Counter(
+            "webhooks_total",
+            "Tries to tell a receiver of a change, by how they ended.",
+            end=("delivered", "failed", "dead"),
+        )
+        self.outbox_waiting = Gauge("outbox_waiting", "Changes that are still to be told, of each receiver.")
+        self.outbox_lag = Gauge("outbox_lag", "Seconds for which the oldest change has waited to be told.", combine=max)
         self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
         self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
         self.worker_restarts = Counter(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from relay.journal.records import Answer, Delivery, Record, Taken
 from relay.lifecycle import State
-from relay.testing.opening import Opening, Stores
+from relay.testing.opening import RECEIVER, Opening, Stores
 from relay.testing.samples import ALICE, BOB, CHAIN, admitted, decision, failed, intake, moved, sealed
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ HOUR_MS = 3_600_000
 
 async def told(journal: Journal) -> None:
     """Deliver everything."""
-    for notice in await journal.take_notices(1000, hold_ms=HOUR_MS):
-        await journal.mark_notice(notice.event.id, Delivery.DELIVERED)
+    for notice in await journal.take_notices(RECEIVER, 1000, hold_ms=HOUR_MS):
+        await journal.mark_notice(notice.event.id, RECEIVER, Delivery.DELIVERED)
 
 
 class Keeping(Opening):
@@ -30,7 +30,7 @@ class Keeping(Opening):
     async def test_every_change_waits_to_be_told(self, journal: Journal) -> None:
         """With the event that made it and the record as it is now, oldest first."""
         record = await moved(journal, await admitted(journal), State.SEALED, State.PENDING)
-        notices = await journal.take_notices(10, hold_ms=HOUR_MS)
+        notices = await journal.take_notices(RECEIVER, 10, hold_ms=HOUR_MS)
         assert [notice.event for notice in notices] == await journal.history(record.id)
         assert [(notice.record, notice.tries) for notice in notices] == [(record, 1)] * 3
 
@@ -39,36 +39,87 @@ class Keeping(Opening):
         record = await admitted(journal)
         await told(journal)
         await journal.decide([decision(record, State.COMPLETED), decision(record, State.SENT)])
-        assert await journal.take_notices(10, hold_ms=0) == []
+        assert await journal.take_notices(RECEIVER, 10, hold_ms=0) == []
 
     async def test_a_notice_is_held_by_one(self, journal: Journal, other: Journal) -> None:
         """Not given twice while it is held; given again when the holder did not come back."""
         for nonce in range(4):
             await admitted(journal, nonce)
         here, there = await asyncio.gather(
-            journal.take_notices(2, hold_ms=HOUR_MS), other.take_notices(2, hold_ms=HOUR_MS)
+            journal.take_notices(RECEIVER, 2, hold_ms=HOUR_MS), other.take_notices(RECEIVER, 2, hold_ms=HOUR_MS)
         )
         taken = {notice.event.id for notice in (*here, *there)}
-        rest = await journal.take_notices(10, hold_ms=0)
+        rest = await journal.take_notices(RECEIVER, 10, hold_ms=0)
         assert len(taken) == len(here) + len(there)
         assert taken.isdisjoint(notice.event.id for notice in rest)
         assert len(taken) + len(rest) == 4
-        assert [notice.tries for notice in await other.take_notices(10, hold_ms=0)] == [2] * len(rest)
+        assert [notice.tries for notice in await other.take_notices(RECEIVER, 10, hold_ms=0)] == [2] * len(rest)
 
     async def test_a_notice_is_postponed_buried_or_done(self, journal: Journal) -> None:
         """And the census shows what waits and what is dead."""
         for nonce in range(3):
             await admitted(journal, nonce)
-        later, dead, done = await journal.take_notices(10, hold_ms=0)
-        await journal.mark_notice(later.event.id, Delivery.WAITING, due_in_ms=HOUR_MS, error="HTTP 500")
-        await journal.mark_notice(dead.event.id, Delivery.DEAD, error="HTTP 410")
-        await journal.mark_notice(done.event.id, Delivery.DELIVERED)
-        assert await journal.take_notices(10, hold_ms=0) == []
+        later, dead, done = await journal.take_notices(RECEIVER, 10, hold_ms=0)
+        await journal.mark_notice(later.event.id, RECEIVER, Delivery.WAITING, due_in_ms=HOUR_MS, error="HTTP 500")
+        await journal.mark_notice(dead.event.id, RECEIVER, Delivery.DEAD, error="HTTP 410")
+        await journal.mark_notice(done.event.id, RECEIVER, Delivery.DELIVERED)
+        assert await journal.take_notices(RECEIVER, 10, hold_ms=0) == []
         census = await journal.census()
         assert (census.outbox_waiting, census.outbox_dead) == (1, 1)
         assert census.outbox_oldest_ms == later.event.at_ms
-        await journal.mark_notice(later.event.id, Delivery.WAITING)
-        assert [notice.event for notice in await journal.take_notices(10, hold_ms=0)] == [later.event]
+        await journal.mark_notice(later.event.id, RECEIVER, Delivery.WAITING)
+        assert [notice.event for notice in await journal.take_notices(RECEIVER, 10, hold_ms=0)] == [later.event]
+
+    async def test_a_late_mark_changes_only_what_it_knows(self, journal: Journal) -> None:
+        """Who held a notice for too long brings back nothing that others ended; a delivery is a fact."""
+        for nonce in range(2):
+            await admitted(journal, nonce)
+        done, dead = [notice.event.id for notice in await journal.take_notices(RECEIVER, 10, hold_ms=0)]
+        await journal.mark_notice(done, RECEIVER, Delivery.DELIVERED)
+        await journal.mark_notice(dead, RECEIVER, Delivery.DEAD)
+        for event in (done, dead):
+            await journal.mark_notice(event, RECEIVER, Delivery.WAITING)
+        await journal.mark_notice(done, RECEIVER, Delivery.DEAD)
+        census = await journal.census()
+        assert (census.outbox_waiting, census.outbox_dead) == (0, 1)
+        await journal.mark_notice(dead, RECEIVER, Delivery.DELIVERED)
+        assert (await journal.census()).outbox_dead == 0
+
+    async def test_what_waited_too_long_is_buried_whoever_should_have_it(self, journal: Journal) -> None:
+        """In steps, the oldest first; what is younger, or was told, is left alone."""
+        for nonce in range(3):
+            await admitted(journal, nonce)
+        (told_one,) = await journal.take_notices(RECEIVER, 1, hold_ms=HOUR_MS)
+        await journal.mark_notice(told_one.event.id, RECEIVER, Delivery.DELIVERED)
+        assert await journal.bury_notices(older_than_ms=HOUR_MS, error="too late") == 0
+        steps = [await journal.bury_notices(older_than_ms=0, error="too late", limit=1) for _ in range(3)]
+        assert steps == [1, 1, 0]
+        census = await journal.census()
+        assert (census.outbox_waiting, census.outbox_dead) == (0, 2)
+        assert await journal.take_notices(RECEIVER, 10, hold_ms=0) == []
+
+    async def test_each_receiver_has_its_own(self, stores: Stores) -> None:
+        """What one has taken, another still waits for; nobody gets what is another's."""
+        journal = await stores.open(receivers=("one", "two"))
+        try:
+            await admitted(journal)
+            (notice,) = await journal.take_notices("one", 10, hold_ms=0)
+            await journal.mark_notice(notice.event.id, "one", Delivery.DELIVERED)
+            assert await journal.take_notices("one", 10, hold_ms=0) == []
+            assert await journal.take_notices("three", 10, hold_ms=0) == []
+            assert await journal.take_notices("two", 10, hold_ms=0) == [notice]
+            assert (await journal.census()).outbox_waiting == 1
+        finally:
+            await journal.close()
+
+    async def test_a_postponed_notice_holds_no_other_up(self, journal: Journal) -> None:
+        """What has been due for longest comes first, whichever event is older."""
+        for nonce in range(2):
+            await admitted(journal, nonce)
+        (first,) = await journal.take_notices(RECEIVER, 1, hold_ms=HOUR_MS)
+        await journal.mark_notice(first.event.id, RECEIVER, Delivery.WAITING, due_in_ms=1)
+        (second,) = await journal.take_notices(RECEIVER, 1, hold_ms=HOUR_MS)
+        assert second.event.id > first.event.id
 
     # Claims and counts.
 
@@ -188,6 +239,6 @@ class Keeping(Opening):
         silent = await stores.open()
         try:
             await admitted(silent)
-            assert await silent.take_notices(10, hold_ms=0) == []
+            assert await silent.take_notices(RECEIVER, 10, hold_ms=0) == []
         finally:
             await silent.close()

@@ -5,20 +5,23 @@ Job: the seam between a store and the suite, and the fixtures that every part of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from relay.journal import Journal
+
+RECEIVER: Final = "receiver"
+"""Who is told."""
 
 
 class Stores(Protocol):
     """One set of stores, empty at first."""
 
-    async def open(self, *, outbox: bool = False) -> Journal:
+    async def open(self, *, receivers: Sequence[str] = ()) -> Journal:
         """Open a journal on it, as one more instance of the relay would."""
 
 
@@ -32,8 +35,8 @@ class Opening:
 
     @pytest.fixture
     async def journal(self, stores: Stores) -> AsyncIterator[Journal]:
-        """The first instance, with an outbox."""
-        journal = await stores.open(outbox=True)
+        """The first instance, which tells a receiver."""
+        journal = await stores.open(receivers=(RECEIVER,))
         yield journal
         await journal.close()
 
@@ -41,6 +44,6 @@ class Opening:
     async def other(self, stores: Stores, journal: Journal) -> AsyncIterator[Journal]:
         """The second instance."""
         assert journal is not None, "the first one makes the tables"
-        other = await stores.open(outbox=True)
+        other = await stores.open(receivers=(RECEIVER,))
         yield other
         await other.close()

@@ -55,7 +55,7 @@ class Worker:
     ) -> None:
         role = Role(start.number, start.count)
         settings = shared_out(start.settings, role)
-        self._shelf = shelf_of(settings)
+        self._shelf = shelf_of(settings, metrics)
         house = House(settings, metrics, logs.report, clock, self._shelf)
         self.finished = asyncio.Event()
         self.broken = False

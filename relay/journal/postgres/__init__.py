@@ -60,16 +60,16 @@ T = TypeVar("T")
 class PostgresJournal:
     """Made by `open`."""
 
-    def __init__(self, server: Server, *, outbox: bool) -> None:
+    def __init__(self, server: Server, receivers: Sequence[str]) -> None:
         self._server = server
-        self._tell = outbox
+        self._receivers = list(receivers)
         self._owner = TaskOwner("journal", server.report)
         self._admitting = Grouping("admit", self._admit, self._owner)
         self._sealing = Grouping("seal", self._seal, self._owner)
         self._deciding = Grouping("decide", self._decide, self._owner)
 
     @classmethod
-    async def open(cls, url: str, *, outbox: bool = False) -> PostgresJournal:
+    async def open(cls, url: str, *, receivers: Sequence[str] = ()) -> PostgresJournal:
         """Connect, and bring the tables up to date."""
         server = Server(url)
         try:
@@ -77,7 +77,7 @@ class PostgresJournal:
         except BaseException:
             await server.close()
             raise
-        return cls(server, outbox=outbox)
+        return cls(server, receivers)
 
     def __repr__(self) -> str:
         return f"<journal {self._server!r}>"
@@ -89,7 +89,7 @@ class PostgresJournal:
         return await self._admitting.do(intakes)
 
     async def _admit(self, intakes: Sequence[Intake]) -> list[Admission]:
-        rows = await self._server.change("admit", *intake_columns(intakes), self._tell)
+        rows = await self._server.change("admit", *intake_columns(intakes), self._receivers)
         return [
             Admission(record_of(row), fresh=fresh, same_bytes=same_bytes, key_age_ms=age_ms)
             for fresh, same_bytes, age_ms, *row in rows
@@ -100,7 +100,7 @@ class PostgresJournal:
         return await self._sealing.do(seals)
 
     async def _seal(self, seals: Sequence[Seal]) -> list[Sealed | Refused]:
-        rows = await self._server.change("seal", *seal_columns(seals), self._tell)
+        rows = await self._server.change("seal", *seal_columns(seals), self._receivers)
         return [
             Sealed(record_of(row), attempt) if done else _refused(row, sealing(seal), seal_way(seal))
             for seal, (done, attempt, *row) in zip(seals, rows, strict=True)
@@ -111,7 +111,7 @@ class PostgresJournal:
         return await self._deciding.do(decisions)
 
     async def _decide(self, decisions: Sequence[Decision]) -> list[Record | Refused]:
-        rows = await self._server.change("decide", *decision_columns(decisions), self._tell)
+        rows = await self._server.change("decide", *decision_columns(decisions), self._receivers)
         return [
             record_of(row) if done else _refused(row, decision, way(decision))
             for decision, (done, *row) in zip(decisions, rows, strict=True)
@@ -223,14 +223,21 @@ class PostgresJournal:
 
     # Telling.
 
-    async def take_notices(self, limit: int, *, hold_ms: int) -> list[Notice]:
+    async def take_notices(self, receiver: str, limit: int, *, hold_ms: int) -> list[Notice]:
         """As `store.Journal.take_notices`."""
-        rows = await self._server.change("take_notices", limit, hold_ms)
+        rows = await self._server.change("take_notices", receiver, limit, hold_ms)
         return [Notice(event_of(row[:-WIDTH]), record_of(row[-WIDTH:]), tries) for tries, *row in rows]
 
-    async def mark_notice(self, event: int, delivery: Delivery, *, due_in_ms: int = 0, error: str = "") -> None:
+    async def mark_notice(
+        self, event: int, receiver: str, delivery: Delivery, *, due_in_ms: int = 0, error: str = ""
+    ) -> None:
         """As `store.Journal.mark_notice`."""
-        await self._server.change("mark_notice", event, delivery, due_in_ms, storable(error))
+        await self._server.change("mark_notice", event, receiver, delivery, due_in_ms, storable(error))
+
+    async def bury_notices(self, *, older_than_ms: int, error: str, limit: int = 1000) -> int:
+        """As `store.Journal.bury_notices`."""
+        ((buried,),) = await self._server.change("bury_notices", older_than_ms, storable(error), limit)
+        return int(buried)
 
     # Housekeeping.
 
@@ -251,7 +258,7 @@ class PostgresJournal:
 
     async def prune(self, *, older_than_ms: int, limit: int = 1000) -> int:
         """As `store.Journal.prune`."""
-        ((pruned,),) = await self._server.change("prune", older_than_ms, limit, self._tell)
+        ((pruned,),) = await self._server.change("prune", older_than_ms, limit, bool(self._receivers))
         return int(pruned)
 
     async def check(self) -> None:

@@ -120,12 +120,14 @@ WHERE $4 = (SELECT coalesce(max(version), 0) FROM relay.lane WHERE chain_id = $1
 ON CONFLICT DO NOTHING
 RETURNING chain_id, sender, paused, version, detail, actor, at_ms;
 
--- take_notices: what is due, held for a while, with the records as they are now
-WITH taken AS (
-    UPDATE relay.outbox SET due_ms = relay.now_ms() + $2, tries = tries + 1
-    WHERE event IN (
-        SELECT event FROM relay.outbox WHERE delivery = 'waiting' AND due_ms <= relay.now_ms()
-        ORDER BY event LIMIT $1 FOR UPDATE SKIP LOCKED
+-- take_notices: what is due for a receiver, held for a while, with the records as they are now
+WITH clock AS MATERIALIZED (SELECT relay.now_ms() AS now),
+taken AS (
+    UPDATE relay.outbox SET due_ms = relay.now_ms() + $3, tries = tries + 1
+    WHERE receiver = $1 AND event IN (
+        SELECT due.event FROM relay.outbox AS due
+        WHERE due.delivery = 'waiting' AND due.receiver = $1 AND due.due_ms <= (SELECT now FROM clock)
+        ORDER BY due.due_ms, due.event LIMIT $2 FOR UPDATE SKIP LOCKED
     )
     RETURNING event, tries
 )
@@ -133,8 +135,24 @@ SELECT taken.tries, {event}, {record}
 FROM taken JOIN relay.event ON event.id = taken.event JOIN relay.submission ON submission.id = event.submission
 ORDER BY event.id;
 
--- mark_notice: how it went
-UPDATE relay.outbox SET delivery = $2, due_ms = relay.now_ms() + $3, error = $4 WHERE event = $1;
+-- mark_notice: how it went; late writers change only what they know to be delivered
+UPDATE relay.outbox SET delivery = $3, due_ms = relay.now_ms() + $4, error = $5
+WHERE event = $1 AND receiver = $2 AND (delivery = 'waiting' OR $3 = 'delivered');
+
+-- bury_notices: what of the oldest has waited for too long; no more of what waits is read
+WITH clock AS MATERIALIZED (SELECT relay.now_ms() AS now),
+buried AS (
+    UPDATE relay.outbox SET delivery = 'dead', error = $2
+    WHERE (event, receiver) IN (
+        SELECT old.event, old.receiver FROM (
+            SELECT event, receiver FROM relay.outbox WHERE delivery = 'waiting'
+            ORDER BY event LIMIT $3 FOR UPDATE SKIP LOCKED
+        ) AS old JOIN relay.event ON event.id = old.event
+        WHERE event.at_ms <= (SELECT now FROM clock) - $1::bigint
+    )
+    RETURNING event
+)
+SELECT count(*) FROM buried;
 
 -- claim: become or stay the owner
 INSERT INTO relay.claim AS held (name, owner, fence, until_ms) VALUES ($1, $2, 1, relay.now_ms() + $3)

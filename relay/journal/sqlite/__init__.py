@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 class SqliteJournal:
     """Made by `open`."""
 
-    def __init__(self, path: Path, *, outbox: bool, lock_s: float) -> None:
+    def __init__(self, path: Path, *, receivers: Sequence[str], lock_s: float) -> None:
         self._path = path
-        self._jobs = writes.Writes(tell=outbox)
+        self._jobs = writes.Writes(receivers)
         self._writer = DatabaseThread(Place(path, lock_s, writes=True))
         self._reader = DatabaseThread(Place(path, lock_s, writes=False))
 
     @classmethod
-    async def open(cls, path: Path, *, outbox: bool = False, lock_s: float = LOCK_S) -> SqliteJournal:
+    async def open(cls, path: Path, *, receivers: Sequence[str] = (), lock_s: float = LOCK_S) -> SqliteJournal:
         """Open the file, making it where there is none, and bring its tables up to date."""
-        journal = cls(path, outbox=outbox, lock_s=lock_s)
+        journal = cls(path, receivers=receivers, lock_s=lock_s)
         try:
             await journal._writer.start()
             await journal._reader.start()
@@ -179,13 +179,20 @@ class SqliteJournal:
 
     # Telling.
 
-    async def take_notices(self, limit: int, *, hold_ms: int) -> list[Notice]:
+    async def take_notices(self, receiver: str, limit: int, *, hold_ms: int) -> list[Notice]:
         """As `store.Journal.take_notices`."""
-        return await self._writer.run(writes.take_notices, limit, hold_ms)
+        return await self._writer.run(writes.take_notices, receiver, limit, hold_ms)
 
-    async def mark_notice(self, event: int, delivery: Delivery, *, due_in_ms: int = 0, error: str = "") -> None:
+    async def mark_notice(
+        self, event: int, receiver: str, delivery: Delivery, *, due_in_ms: int = 0, error: str = ""
+    ) -> None:
         """As `store.Journal.mark_notice`."""
-        await self._writer.run(writes.mark_notice, event, delivery, due_in_ms, error)
+        values = {"event": event, "receiver": receiver, "delivery": delivery, "due_in_ms": due_in_ms, "error": error}
+        await self._writer.run(writes.mark_notice, values)
+
+    async def bury_notices(self, *, older_than_ms: int, error: str, limit: int = 1000) -> int:
+        """As `store.Journal.bury_notices`."""
+        return await self._writer.run(writes.bury_notices, older_than_ms, error, limit)
 
     # Housekeeping.
 

@@ -63,8 +63,8 @@ RETURNING {record};
 INSERT INTO event (submission, origin, state, reason, detail, actor, fence, version, at_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- put_out: an event into the outbox
-INSERT INTO outbox (event, due_ms) VALUES (?, ?);
+-- put_out: an event into the outbox, for one receiver
+INSERT INTO outbox (event, receiver, due_ms) VALUES (?, ?, ?);
 
 -- begin_attempt: bytes are about to leave
 INSERT INTO attempt (submission, node, fence, actor, at_ms) VALUES (?, ?, ?, ?, ?);
@@ -172,18 +172,30 @@ WHERE :version = (
 )
 RETURNING chain_id, sender, paused, version, detail, actor, at_ms;
 
--- take_notices: what is due, held for a while
+-- take_notices: what is due for a receiver, held for a while
 UPDATE outbox SET due_ms = :now + :hold_ms, tries = tries + 1
-WHERE event IN (
-    SELECT event FROM outbox WHERE delivery = 'waiting' AND due_ms <= :now ORDER BY event LIMIT :limit
+WHERE receiver = :receiver AND event IN (
+    SELECT due.event FROM outbox AS due
+    WHERE due.delivery = 'waiting' AND due.receiver = :receiver AND due.due_ms <= :now
+    ORDER BY due.due_ms, due.event LIMIT :limit
 )
 RETURNING event, tries;
 
 -- notice: an event and the record as it is now
 SELECT {event}, {record} FROM event JOIN submission ON submission.id = event.submission WHERE event.id = ?;
 
--- mark_notice: how it went
-UPDATE outbox SET delivery = :delivery, due_ms = :now + :due_in_ms, error = :error WHERE event = :event;
+-- mark_notice: how it went; late writers change only what they know to be delivered
+UPDATE outbox SET delivery = :delivery, due_ms = :now + :due_in_ms, error = :error
+WHERE event = :event AND receiver = :receiver AND (delivery = 'waiting' OR :delivery = 'delivered');
+
+-- bury_notices: what of the oldest has waited for too long; no more of what waits is read
+UPDATE outbox SET delivery = 'dead', error = :error
+WHERE (event, receiver) IN (
+    SELECT old.event, old.receiver FROM (
+        SELECT event, receiver FROM outbox WHERE delivery = 'waiting' ORDER BY event LIMIT :limit
+    ) AS old JOIN event ON event.id = old.event
+    WHERE event.at_ms <= :now - :older_than_ms
+);
 
 -- claim: become or stay the owner
 INSERT INTO claim (name, owner, fence, until_ms) VALUES (:name, :owner, 1, :now + :for_ms)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from relay.journal.records import Decision, Delivery, Fact, Intake, Lane, Refused, Seal
+    from relay.journal.records import Decision, Fact, Intake, Lane, Refused, Seal
     from relay.lifecycle import State, Transition
 
 SQL = load("relay.journal.sqlite")
@@ -31,10 +31,10 @@ def now_ms(connection: sqlite3.Connection) -> int:
 
 
 class Writes:
-    """The jobs. ``tell``: every event is also put into the outbox."""
+    """The jobs. Every event is also put into the outbox for each of ``receivers``."""
 
-    def __init__(self, *, tell: bool) -> None:
-        self._tell = tell
+    def __init__(self, receivers: Sequence[str]) -> None:
+        self._receivers = tuple(receivers)
 
     def admit(self, connection: sqlite3.Connection, intakes: Sequence[Intake]) -> list[Admission]:
         """As `store.Journal.admit`."""
@@ -77,8 +77,8 @@ class Writes:
                 record.id, origin, record.state, record.reason, record.detail, actor, record.fence, record.version, now,
             ),
         ).lastrowid  # fmt: skip
-        if self._tell:
-            connection.execute(SQL["put_out"], (event, now))
+        for receiver in self._receivers:
+            connection.execute(SQL["put_out"], (event, receiver, now))
 
     def seal(self, connection: sqlite3.Connection, seals: Sequence[Seal]) -> list[Sealed | Refused]:
         """As `store.Journal.seal`."""
@@ -117,7 +117,12 @@ class Writes:
 
     def prune(self, connection: sqlite3.Connection, older_than_ms: int, limit: int) -> int:
         """As `store.Journal.prune`. Where nobody is told, nothing waits for it."""
-        values = {"older_than_ms": older_than_ms, "limit": limit, "tell": self._tell, "now": now_ms(connection)}
+        values = {
+            "older_than_ms": older_than_ms,
+            "limit": limit,
+            "tell": bool(self._receivers),
+            "now": now_ms(connection),
+        }
         return connection.execute(SQL["prune"], values).rowcount
 
 
@@ -164,9 +169,9 @@ def set_paused(connection: sqlite3.Connection, values: dict[str, Any]) -> Lane |
     return one(connection, lane_of, SQL["set_lane"], values | {"now": now_ms(connection)})
 
 
-def take_notices(connection: sqlite3.Connection, limit: int, hold_ms: int) -> list[Notice]:
+def take_notices(connection: sqlite3.Connection, receiver: str, limit: int, hold_ms: int) -> list[Notice]:
     """As `store.Journal.take_notices`."""
-    values = {"limit": limit, "hold_ms": hold_ms, "now": now_ms(connection)}
+    values = {"receiver": receiver, "limit": limit, "hold_ms": hold_ms, "now": now_ms(connection)}
     taken = sorted(connection.execute(SQL["take_notices"], values).fetchall())
     notices = []
     for event, tries in taken:
@@ -175,10 +180,15 @@ def take_notices(connection: sqlite3.Connection, limit: int, hold_ms: int) -> li
     return notices
 
 
-def mark_notice(connection: sqlite3.Connection, event: int, delivery: Delivery, due_in_ms: int, error: str) -> None:
+def mark_notice(connection: sqlite3.Connection, values: dict[str, Any]) -> None:
     """As `store.Journal.mark_notice`."""
-    values = {"event": event, "delivery": delivery, "due_in_ms": due_in_ms, "error": storable(error)}
-    connection.execute(SQL["mark_notice"], values | {"now": now_ms(connection)})
+    connection.execute(SQL["mark_notice"], values | {"error": storable(values["error"]), "now": now_ms(connection)})
+
+
+def bury_notices(connection: sqlite3.Connection, older_than_ms: int, error: str, limit: int) -> int:
+    """As `store.Journal.bury_notices`."""
+    values = {"older_than_ms": older_than_ms, "error": storable(error), "limit": limit, "now": now_ms(connection)}
+    return connection.execute(SQL["bury_notices"], values).rowcount
 
 
 def claim(connection: sqlite3.Connection, name: str, owner: str, for_ms: int) -> Claim:

@@ -89,14 +89,18 @@ CREATE TABLE relay.event (
 
 CREATE INDEX event_submission ON relay.event (submission);
 
--- Events on their way to a receiver.
+-- Events on their way, each to one receiver.
 CREATE TABLE relay.outbox (
-    event bigint PRIMARY KEY REFERENCES relay.event ON DELETE CASCADE,
+    event bigint NOT NULL REFERENCES relay.event ON DELETE CASCADE,
+    receiver text NOT NULL,
     delivery text NOT NULL DEFAULT 'waiting' CHECK (delivery IN ('waiting', 'delivered', 'dead')),
     due_ms bigint NOT NULL,
     tries integer NOT NULL DEFAULT 0,
-    error text NOT NULL DEFAULT ''
+    error text NOT NULL DEFAULT '',
+    PRIMARY KEY (event, receiver)
 );
+
+CREATE INDEX outbox_due ON relay.outbox (receiver, due_ms, event) WHERE delivery = 'waiting';
 
 CREATE INDEX outbox_waiting ON relay.outbox (event) WHERE delivery = 'waiting';
 
@@ -150,7 +154,7 @@ CREATE TABLE relay.health (
 );
 
 -- A change: its event, and the event's place in the outbox.
-CREATE FUNCTION relay.changed(origin text, moved relay.submission, actor text, tell boolean) RETURNS void
+CREATE FUNCTION relay.changed(origin text, moved relay.submission, actor text, receivers text []) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     event_id bigint;
@@ -161,9 +165,8 @@ BEGIN
         relay.now_ms()
     )
     RETURNING id INTO event_id;
-    IF tell THEN
-        INSERT INTO relay.outbox (event, due_ms) VALUES (event_id, relay.now_ms());
-    END IF;
+    INSERT INTO relay.outbox (event, receiver, due_ms)
+    SELECT event_id, receiver, relay.now_ms() FROM unnest(receivers) AS each (receiver);
 END $$;
 
 -- What holds an idempotency key; nothing if what held it has released it (`lifecycle.releases_key`).
@@ -194,7 +197,7 @@ END $$;
 -- for each other.
 CREATE FUNCTION relay.admit(
     chain_ids bigint [], senders bytea [], nonces bigint [], hashes bytea [], raws bytea [], methods text [],
-    params bytea [], modes text [], keys text [], actors text [], tell boolean
+    params bytea [], modes text [], keys text [], actors text [], receivers text []
 ) RETURNS TABLE (fresh boolean, same_bytes boolean, age_ms bigint, moved relay.submission)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -235,7 +238,7 @@ BEGIN
         IF fresh THEN
             INSERT INTO relay.payload (submission, raw, method, params)
             VALUES (moved.id, raws[n], methods[n], params[n]);
-            PERFORM relay.changed(NULL, moved, actors[n], tell);
+            PERFORM relay.changed(NULL, moved, actors[n], receivers);
         ELSE
             SELECT * INTO moved FROM relay.submission WHERE hash = hashes[n] AND chain_id = chain_ids[n];
         END IF;
@@ -257,7 +260,7 @@ $$;
 -- The intent to send, onto the disk.
 CREATE FUNCTION relay.seal(
     submissions bigint [], origins text [], versions bigint [], fences bigint [], reasons text [], details text [],
-    actors text [], nodes text [], allowed boolean [], tell boolean
+    actors text [], nodes text [], allowed boolean [], receivers text []
 ) RETURNS TABLE (sealed boolean, attempt bigint, moved relay.submission)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -280,7 +283,7 @@ BEGIN
         sealed := FOUND;
         attempt := NULL;
         IF sealed THEN
-            PERFORM relay.changed(origins[n], moved, actors[n], tell);
+            PERFORM relay.changed(origins[n], moved, actors[n], receivers);
             INSERT INTO relay.attempt (submission, node, fence, actor, at_ms)
             VALUES (moved.id, nodes[n], fences[n], actors[n], relay.now_ms())
             RETURNING id INTO attempt;
@@ -326,7 +329,7 @@ CREATE FUNCTION relay.decide(
     renews boolean [],
     answered bigint [], takens text [], verdicts text [], texts text [],
     mined bigint [], block_numbers bigint [], block_hashes bytea [], statuses integer [], nodes text [],
-    tell boolean
+    receivers text []
 ) RETURNS TABLE (decided boolean, moved relay.submission)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -360,7 +363,7 @@ BEGIN
         RETURNING its.* INTO moved;
         decided := FOUND;
         IF decided THEN
-            PERFORM relay.changed(origins[n], moved, actors[n], tell);
+            PERFORM relay.changed(origins[n], moved, actors[n], receivers);
         ELSE
             SELECT * INTO moved FROM relay.submission WHERE id = submissions[n];
         END IF;

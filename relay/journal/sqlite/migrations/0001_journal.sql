@@ -85,14 +85,18 @@ CREATE TABLE event (
 
 CREATE INDEX event_submission ON event (submission);
 
--- Events on their way to a receiver.
+-- Events on their way, each to one receiver.
 CREATE TABLE outbox (
-    event INTEGER PRIMARY KEY REFERENCES event ON DELETE CASCADE,
+    event INTEGER NOT NULL REFERENCES event ON DELETE CASCADE,
+    receiver TEXT NOT NULL,
     delivery TEXT NOT NULL DEFAULT 'waiting' CHECK (delivery IN ('waiting', 'delivered', 'dead')),
     due_ms INTEGER NOT NULL,
     tries INTEGER NOT NULL DEFAULT 0,
-    error TEXT NOT NULL DEFAULT ''
-) STRICT;
+    error TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (event, receiver)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX outbox_due ON outbox (receiver, due_ms, event) WHERE delivery = 'waiting';
 
 CREATE INDEX outbox_waiting ON outbox (event) WHERE delivery = 'waiting';
 
