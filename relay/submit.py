@@ -21,7 +21,7 @@ from relay.ends import Ends
 from relay.errors import Refusal
 from relay.journal.records import recordable
 from relay.lanes import LaneBook, lane_key
-from relay.lifecycle import Reason
+from relay.lifecycle import Mode, Reason
 from relay.settle import IN_POOL, UNCERTAIN, Settler
 from relay.telemetry.metrics import REFUSALS
 from relay.turns import Turns
@@ -143,6 +143,14 @@ class Submitter:
                 self.turns.wake(lane)
 
         submission.known_row.ready.add_done_callback(ready)
+    def attach(self, submission: Submission, key: str) -> Submission:
+        """One more client wants it."""
+        submission.copies += 1
+        return submission
+
+    def promise(self, submission: Submission) -> None:
+        """A client is told yes before the verdict."""
+        (submission.original or submission).mode = Mode.ACCEPTED
 
     def _not_taken(self, refusal: Refusal) -> Refusal:
         self._lane_refusals[refusal.case.name].n += 1

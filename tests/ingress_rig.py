@@ -20,10 +20,12 @@ from relay.ingress.http import HttpServer
 from relay.router import FORWARD, Answer, Forward
 from relay.telemetry.metrics import Metrics
 from relay.upstream.exchange import Head
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from relay.errors import Refusal
     from relay.upstream.exchange import Failure, Sink
 
 T = TypeVar("T")
@@ -170,8 +172,10 @@ class Routes:
     def __init__(self) -> None:
         self.decide: Callable[[bytes], Answer | Forward | asyncio.Future[Answer]] = lambda body: FORWARD
         self.reads = True
+        self.wishes: list[Wish | Refusal] = []
 
-    def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(self, body: bytes, wish: Wish | Refusal = NO_WISH) -> Answer | Forward | asyncio.Future[Answer]:
+        self.wishes.append(wish)
         return self.decide(body)
 
     def repeatable(self, body: bytes) -> bool:

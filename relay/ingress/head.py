@@ -30,11 +30,13 @@ from relay.errors import (
     HTTP_VERSION,
     Refusal,
 )
+from relay.ingress import wishes
 from relay.ingress.answers import Ready, greeting, top_of
 from relay.ingress.cors import Cors, preflight
 from relay.ingress.limits import MAX_HEAD_BYTES, MAX_HEAD_LINES
 from relay.upstream.exchange import Head
 from relay.upstream.memo import Doorkeeper
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +51,7 @@ _REMEMBERED_NAMES: Final = 512
 _NOTED: Final = frozenset({
     b"host", b"connection", b"transfer-encoding", b"content-length", b"content-encoding", b"expect", b"upgrade",
 })  # fmt: skip
+"""They concern this hop, and stay here."""
 _CREDENTIALS: Final = frozenset({
     b"authorization", b"cookie", b"proxy-authorization", b"x-api-key", b"api-key", b"apikey", b"x-auth-token",
     b"x-access-token", b"x-amz-security-token",
@@ -68,7 +71,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     ``length``: bytes of its body, None for chunks. ``lines``: the header lines that go upstream, each ended by CRLF.
     ``tail``: the end of the answer's head (CORS, Connection, the empty line); ``last_tail``: the same where the
     connection closes behind the answer. ``old``: HTTP/1.0, which knows no chunks. ``ready``: our own answer to a
-    request that is no call.
+    request that is no call. ``wish``: what the client wishes for its submissions, or why they are refused.
     """
 
     length: int | None
@@ -81,6 +84,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     expects: bool = False
     upgrades: bool = False
     ready: Ready | None = None
+    wish: Wish | Refusal = NO_WISH
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -110,9 +114,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeadMemo:
-    """Plans by head."""
+    """Plans by head. ``wishes``: clients' wishes are read; else they are headers like any other."""
 
-    def __init__(self, settings: config.Server) -> None:
+    def __init__(self, settings: config.Server, *, wishes: bool = False) -> None:
+        self._wishes = wishes
         self._max_body_bytes = settings.max_body_bytes
         self._cors = Cors(settings.cors_origins)
         self._plans: dict[bytes, Plan] = {}
@@ -147,7 +152,7 @@ class HeadMemo:
                 refusal = check(request, self._max_body_bytes)
                 if refusal is not None:
                     return self.refuse(head, refusal)
-        plan = _plan(request, head, self._cors.tails(head))
+        plan = _plan(request, head, self._cors.tails(head), _wish(request) if self._wishes else NO_WISH)
         if not request.secret and _is_plain_call(plan):
             self._remember(head[: -len(HEAD_END)], plan)
         return plan
@@ -165,7 +170,8 @@ def _header(name: bytes) -> tuple[bytes, bool, bool]:
     is a credential."""
     name = name.lower()
     kept_back = name in _KEPT_BACK or name.startswith(_KEPT_BACK_PREFIXES)
-    return name if name in _NOTED else b"", not kept_back, name in _CREDENTIALS
+    here, wished = name in _NOTED, name in wishes.NAMES
+    return name if here or wished else b"", not kept_back and not here, name in _CREDENTIALS
 
 
 class _Listener:
@@ -198,7 +204,7 @@ def _take_apart(head: bytes) -> Request | Refusal:
         noted, goes_on, is_secret = _header(name)
         if noted:
             fields.setdefault(noted, []).append(value.strip(b" \t"))
-        elif goes_on:
+        if goes_on:
             kept.append(line)
         if is_secret:
             secret = True
@@ -297,7 +303,14 @@ _KINDS: Final[dict[bytes, Callable[[bytes], Ready] | None]] = {
 """Each method that is taken, and how its answer is made where it is no call."""
 
 
-def _plan(request: Request, head: bytes, tails: Tails) -> Plan:
+def _wish(request: Request) -> Wish | Refusal:
+    fields = request.fields
+    if wishes.NAMES.isdisjoint(fields):
+        return NO_WISH
+    return wishes.read(fields.get(wishes.KEY, ()), fields.get(wishes.PREFER, ()))
+
+
+def _plan(request: Request, head: bytes, tails: Tails, wish: Wish | Refusal) -> Plan:
     connection = request.values(b"connection")
     closes = b"close" in connection or (request.old and b"keep-alive" not in connection)
     ready = _KINDS[request.method]
@@ -312,6 +325,7 @@ def _plan(request: Request, head: bytes, tails: Tails) -> Plan:
         expects=b"expect" in request.fields and not request.old,
         upgrades=_asks_for_websocket(request, connection),
         ready=ready(head) if ready else None,
+        wish=wish,
     )
 
 

@@ -67,7 +67,7 @@ class Shared:
         self.sender = parts.sender
         self.report = parts.report
         self.upgrade = parts.upgrade
-        self.heads = HeadMemo(server)
+        self.heads = HeadMemo(server, wishes=bool(settings.journal.url))
         self.max_body_bytes = server.max_body_bytes
         self.max_connections = server.max_connections
         self.upstream_timeout_s = settings.upstream.timeout_s
