@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import uvloop
 
-from relay.config import Server, Settings
+from relay.config import Journal, Server, Settings
 from relay.ingress.http import HttpServer
 from relay.router import FORWARD, Answer, Forward
 from relay.telemetry.metrics import Metrics
@@ -362,13 +362,19 @@ class Rig:
 
 @asynccontextmanager
 async def serving(
-    upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None = None, **server: Any
+    upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None = None,
+    *,
+    journal: str = "",
+    **server: Any,
 ) -> AsyncIterator[Rig]:
-    """A way in with these ``[server]`` settings. At the end everything must be closed and nothing reported."""
+    """A way in with these ``[server]`` settings. At the end everything must be closed and nothing reported.
+
+    ``journal``: its URL; nothing is kept there, for the router is not real.
+    """
     clock, metrics, routes, upstream = Clock(), Metrics(), Routes(), Upstream()
     faults: list[BaseException] = []
     way_in = HttpServer(
-        Settings(server=msgspec.convert(server, Server)),
+        Settings(server=msgspec.convert(server, Server), journal=Journal(url=journal)),
         routes,
         upstream,
         metrics,

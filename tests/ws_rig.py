@@ -18,10 +18,13 @@ from relay.router import FORWARD, Answer, Forward
 from relay.tasks import TaskOwner
 from relay.telemetry.metrics import Metrics
 from relay.upstream.pool import Pool
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
+
+    from relay.errors import Refusal
 
 Socket = aiohttp.ClientWebSocketResponse
 
@@ -185,7 +188,7 @@ class Script:
         self.bodies: list[bytes] = []
         self.submissions: list[asyncio.Future[Answer]] = []
 
-    def route(self, body: bytes) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(self, body: bytes, wish: Wish | Refusal = NO_WISH) -> Answer | Forward | asyncio.Future[Answer]:
         self.bodies.append(body)
         if b"fault" in body:
             raise RuntimeError("a bug")
