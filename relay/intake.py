@@ -97,20 +97,36 @@ class Intake:
         if not self._keeps:
             wish = NO_WISH
         if (same := self._desk.find(request.key)) is not None:
-            self._attached.n += 1
-            return self._entry(request, self._desk.attach(same, wish.key), wish)
+            return self._join(request, same, wish)
         signed = self._decode(request.raw)
         if not isinstance(signed, transaction.SignedTransaction):
             return _unguarded("of types that the relay does not know") if wish.key and signed is UNORDERED else signed
-        if (refusal := prechecks.stateless(signed, self._identity.policy)) is not None:
-            self._stages["stateless"].n += 1
+        return self._unguardable(signed, wish) or self._check(signed) or self._submit(request, signed, wish)
+
+    def _join(self, request: Request, same: Submission, wish: Wish) -> Entry | Refusal:
+        """The same bytes are in flight."""
+        if (refusal := self._unguardable(same.transaction, wish)) is not None:
             return refusal
-        if wish.key and not recordable(signed.chain_id or 0, signed.nonce):
-            return _unguarded("with so large a number")
+        self._attached.n += 1
+        return self._entry(request, self._desk.attach(same, wish.key), wish)
+
+    def _submit(self, request: Request, signed: SignedTransaction, wish: Wish) -> Entry | Refusal:
         submission = Submission(request, signed, self._clock())
         if self._keeps:
             self._wished(submission, wish)
         return self._desk.take(submission) or self._entry(request, submission, wish)
+
+    def _check(self, signed: SignedTransaction) -> Refusal | None:
+        refusal = prechecks.stateless(signed, self._identity.policy)
+        if refusal is not None:
+            self._stages["stateless"].n += 1
+        return refusal
+
+    def _unguardable(self, signed: SignedTransaction, wish: Wish) -> Refusal | None:
+        """A key for what no store can hold."""
+        if not wish.key or recordable(signed.chain_id or self._identity.chain_id or 0, signed.nonce):
+            return None
+        return _unguarded("with so large a number")
 
     def _wished(self, submission: Submission, wish: Wish) -> None:
         patience_s = self._patience_s(submission.request, wish)

@@ -130,10 +130,24 @@ class Submission:
         """It may be at the node."""
         return errors.OUTCOME_UNKNOWN.refusal(data={"hash": self.transaction.hash})
 
+    @property
+    def carrier(self) -> Submission:
+        """The one that takes the turn."""
+        return self.original or self
+
+    def serves(self, key: str) -> bool:
+        """May a client that comes with this idempotency key ("": none) simply wait with the others?
+
+        Not before it is sure that the key of those may be used; without a journal there are none.
+        """
+        if self.admitted is None or key == self.idempotency_key:
+            return True
+        return not key and self.admitted.done() and isinstance(self.admitted.result(), Accepted)
+
     def copy_under(self, key: str) -> Submission:
         """One more client's, which waits for a key of its own to be bound, and then for this one's outcome."""
         copy = Submission(self.request, self.transaction, self.arrived)
-        copy.original = self.original or self
+        copy.original = self.carrier
         copy.idempotency_key = key
         copy.admitted = asyncio.get_running_loop().create_future()
         return copy

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from relay import errors, prechecks
+from relay.attaching import Attaching
 from relay.ends import Ends
 from relay.errors import Refusal
 from relay.journal.records import recordable
@@ -90,6 +91,7 @@ class Submitter:
         self.turns: Turns[Submission] = Turns(
             self.book, self, owner, report, clock, tier=tier, runs=runs, witness=witness
         )
+        self._attaching = Attaching(recorder, owner, find=self.find, take=self.take) if recorder is not None else None
         self._draining = False
         self._stateful_refusals = metrics.prechecks.cell("stateful")
         self._unrecorded = metrics.unrecorded.cell()
@@ -143,14 +145,17 @@ class Submitter:
                 self.turns.wake(lane)
 
         submission.known_row.ready.add_done_callback(ready)
+
     def attach(self, submission: Submission, key: str) -> Submission:
-        """One more client wants it."""
+        """One more client wants it: what that one waits for."""
         submission.copies += 1
-        return submission
+        if self._attaching is None or submission.row is None or submission.serves(key):
+            return submission
+        return self._attaching.attach(submission, key)
 
     def promise(self, submission: Submission) -> None:
         """A client is told yes before the verdict."""
-        (submission.original or submission).mode = Mode.ACCEPTED
+        submission.carrier.mode = Mode.ACCEPTED
 
     def _not_taken(self, refusal: Refusal) -> Refusal:
         self._lane_refusals[refusal.case.name].n += 1
@@ -228,3 +233,5 @@ class Submitter:
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in self._ends.all():
             self._ends.finish(submission, submission.unknown, "unknown: the instance shut down", UNCERTAIN)
+        if self._attaching is not None:
+            self._attaching.give_up()

@@ -81,8 +81,10 @@ class _Patience:
             return
         if admitted.cancelled() or not isinstance(admitted.result(), Accepted):
             self._tell(admitted)
-        elif submission.outcome.done() and submission.mode is Mode.VERDICT:
+        elif submission.outcome.done() and submission.carrier.mode is Mode.VERDICT:
             self._tell(submission.outcome)
+        elif submission.carrier.ended and submission.carrier.mode is Mode.VERDICT:
+            return  # its verdict is being written down, and will be told in a moment
         else:
             self._promise(submission)
             self._told.set_result(Handle(submission.transaction.hash, self._applied))

@@ -11,6 +11,7 @@ import pytest
 from relay import errors
 from relay.devnode.faults import Hang
 from relay.lifecycle import Mode
+from relay.verdict import Disposition
 from relay.wish import NO_WISH, Wish
 from tests.stand import signed
 from tests.test_router import hash_of
@@ -37,9 +38,9 @@ async def crew(count: int = 1) -> AsyncIterator[Crew]:
 
 async def there(crew: Crew) -> Submission:
     """The one submission in the lane process."""
-    inflight = lanes(crew).submitter._inflight
-    await until(lambda: bool(inflight))
-    [submission] = inflight.values()
+    ends = lanes(crew).submitter._ends
+    await until(lambda: bool(ends.all()))
+    [submission] = ends.all()
     return submission
 
 
@@ -49,6 +50,11 @@ async def admitted(crew: Crew, outcome: Any = None) -> Submission:
     assert submission.admitted is not None
     submission.admitted.set_result(outcome or submission.own_hash)
     return submission
+
+
+def end(crew: Crew, submission: Submission) -> None:
+    """The verdict on it."""
+    lanes(crew).submitter._ends.finish(submission, submission.own_hash, "accepted", Disposition.IN_POOL)
 
 
 def binding(crew: Crew) -> list[Submission]:
@@ -101,7 +107,7 @@ async def test_a_bounded_wait_ends_with_a_promise_that_the_lane_process_knows() 
         here.ingress[0].forwarder.promise(ticket.submission)
 
         await until(lambda: submission.mode is Mode.ACCEPTED)
-        submission.outcome.set_result(submission.own_hash)
+        end(here, submission)
         await answer
 
 
@@ -117,7 +123,7 @@ async def test_a_copy_that_is_promised_makes_it_so_for_all(same_worker: bool) ->
         assert location(eager)
         await until(lambda: submission.mode is Mode.ACCEPTED)
         assert not patient.done()
-        submission.outcome.set_result(submission.own_hash)
+        end(here, submission)
         assert location(await patient) is None
 
 
@@ -136,7 +142,7 @@ async def test_a_copy_under_another_key_is_asked_for_in_the_lane_process(same_wo
 
         [reply] = await answers([other])
         assert reply["error"]["code"] == -32030
-        submission.outcome.set_result(submission.own_hash)
+        end(here, submission)
         [reply] = await answers([first])
         assert reply["result"] == hash_of(signed(0))
 
@@ -154,8 +160,8 @@ async def test_a_copy_under_another_key_gets_its_handle() -> None:
 
         assert location(await other)
         await until(lambda: submission.mode is Mode.ACCEPTED)
-        for one in (submission, copies[0]):
-            one.outcome.set_result(submission.own_hash)
+        end(here, submission)
+        copies[0].outcome.set_result(submission.own_hash)
         await first
         await until(lambda: not here.ingress[0].forwarder._tickets)
         assert not here.ingress[0].forwarder._copies
@@ -175,7 +181,7 @@ async def test_the_next_lane_process_knows_what_was_promised() -> None:
 
         assert (again.idempotency_key, again.mode, again.maybe_sent) == ("k", Mode.ACCEPTED, True)
         await admitted(here)
-        again.outcome.set_result(again.own_hash)
+        end(here, again)
         await answer
 
 

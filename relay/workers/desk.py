@@ -72,8 +72,8 @@ class LaneDesk:
         self._staying: set[Link] = set()
         """Links on which a ticket may still come."""
         self._waiters: dict[Submission, list[_Waiter]] = {}
-        self._copies: dict[Submission, list[Submission]] = {}
-        """Of submissions in flight: what waits for them under keys of its own."""
+        self._copies: set[Submission] = set()
+        """Those that wait for others in flight, under keys of their own."""
         self._recorded: dict[tuple[Link, int], Submission] = {}
         """By ticket, with a journal only: those whose clients may be promised something."""
         self._leaving = False
@@ -161,7 +161,7 @@ class LaneDesk:
             self._waiters[submission] = []
             submission.outcome.add_done_callback(lambda _: self._answer(submission))
             if submission.original is not None:
-                self._copies.setdefault(submission.original, []).append(submission)
+                self._copies.add(submission)
         self._waiters[submission].append(waiter)
         if submission.admitted is not None:
             self._recorded[waiter.link, waiter.number] = submission
@@ -178,13 +178,12 @@ class LaneDesk:
 
     def _answer(self, submission: Submission) -> None:
         outcome = submission.outcome.result()
-        self._copies.pop(submission, None)
         for waiter in self._dismiss(submission):
             waiter.link.send(messages.outcome(waiter.number, outcome))
         self._look_whether_left()
 
     def _return(self, submission: Submission) -> None:
-        for one in (submission, *self._copies.pop(submission, ())):
+        for one in (submission, *[copy for copy in self._copies if copy.original is submission]):
             for waiter in self._dismiss(one):
                 waiter.link.send((messages.RETURNED, waiter.number))
         self._look_whether_left()
@@ -192,6 +191,7 @@ class LaneDesk:
     def _dismiss(self, submission: Submission) -> list[_Waiter]:
         """They wait for it no longer."""
         waiters = self._waiters.pop(submission, [])
+        self._copies.discard(submission)
         if submission.admitted is not None:
             for waiter in waiters:
                 self._recorded.pop((waiter.link, waiter.number), None)

@@ -134,7 +134,7 @@ class Forwarder:
     def attach(self, submission: Submission, key: str) -> Submission:
         """One more client wants it; under a key that is new the lane process is asked, by a ticket of its own."""
         submission.copies += 1
-        if not key or key == submission.idempotency_key:
+        if submission.serves(key):
             return submission
         copy = submission.copy_under(key)
         self._copies[copy] = self._new_ticket(copy)
@@ -144,7 +144,7 @@ class Forwarder:
         """A client is told yes before the verdict. The lane process hears of it, if it does not know yet."""
         if submission.mode is Mode.ACCEPTED:
             return
-        submission.mode = Mode.ACCEPTED
+        submission.mode = submission.carrier.mode = Mode.ACCEPTED
         ticket = self._copies.get(submission) or self._inflight.get(submission.key)
         if ticket is not None and ticket.link is not None:
             ticket.link.send((messages.PROMISED, ticket.number))
