@@ -126,11 +126,19 @@ _ROWS: Final = (
         'the bytes were sent and no answer proves what became of them; data is {"hash": …}',
     ),
     Case(
+        "invalid_key",
+        -32600,
+        200,
+        "invalid Idempotency-Key: {detail}",
+        "with a journal: a submission's request has an Idempotency-Key that is none",
+    ),
+    Case(
         "key_conflict",
         -32030,
         200,
         "this idempotency key cannot be used: {detail}",
-        "the key belongs to another transaction, or was first used longer ago than [journal] dedupe_h",
+        "the key belongs to another transaction, was first used longer ago than [journal] dedupe_h, came with several "
+        "submissions, or with one that cannot be recorded",
     ),
     Case(
         "key_closed",
@@ -289,6 +297,7 @@ ORDERING_UNAVAILABLE: Final = CATALOGUE["ordering_unavailable"]
 LANES_UNAVAILABLE: Final = CATALOGUE["lanes_unavailable"]
 NONCE_GAP: Final = CATALOGUE["nonce_gap"]
 OUTCOME_UNKNOWN: Final = CATALOGUE["outcome_unknown"]
+INVALID_KEY: Final = CATALOGUE["invalid_key"]
 KEY_CONFLICT: Final = CATALOGUE["key_conflict"]
 KEY_CLOSED: Final = CATALOGUE["key_closed"]
 JOURNAL_UNAVAILABLE: Final = CATALOGUE["journal_unavailable"]

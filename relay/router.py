@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,9 +21,10 @@ from relay import config, errors, jsonrpc, merge, methods
 from relay.ask import PREFIX
 from relay.errors import Refusal
 from relay.jsonrpc import Batch, Call, Malformed, NotJson
-from relay.submission import Accepted, Declined, Entry, Outcome, Unordered
+from relay.submission import Accepted, Declined, Entry, Handle, Outcome, Unordered
 from relay.upstream.client import Whole
 from relay.upstream.exchange import Failure, Lack
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from relay.ask import Ask, Listener
     from relay.config import Settings
     from relay.intake import Intake
+    from relay.submission import Telling, Told
     from relay.tasks import TaskOwner
     from relay.upstream.client import UpstreamClient
 
@@ -62,14 +64,24 @@ SLICE: Final = 16
 """Elements of a batch that are entered in one stretch: some 1.5 ms of decoding."""
 
 
+class Asker(NamedTuple):
+    """Who asks: what he wishes for his submissions, or why they are refused, and where he can be told of changes."""
+
+    wish: Wish | Refusal
+    listener: Listener | None
+
+
 class Routes(Protocol):
     """What a way in needs of the router."""
 
-    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(
+        self, body: bytes, wish: Wish | Refusal = NO_WISH, *, listener: Listener | None = None
+    ) -> Answer | Forward | asyncio.Future[Answer]:
         """Decide, synchronously, and take whatever tickets the body's submissions need, in order.
 
-        ``listener`` is told of what the body subscribes to; None: the client cannot be told anything. A future is the
-        router's own: it always resolves to an Answer, and whoever waits for it must not cancel it.
+        ``wish`` is the client's for its submissions, or why each of them is refused. ``listener`` is told of what the
+        body subscribes to; None: the client cannot be told anything. A future is the router's own: it always resolves
+        to an Answer, and whoever waits for it must not cancel it.
         """
 
     def repeatable(self, body: bytes) -> bool:
@@ -109,7 +121,9 @@ class Router:
             needles.add(PREFIX.encode())
         self._needles = tuple(needles)
 
-    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(
+        self, body: bytes, wish: Wish | Refusal = NO_WISH, *, listener: Listener | None = None
+    ) -> Answer | Forward | asyncio.Future[Answer]:
         """See `Routes.route`."""
         if not self._must_look(body):
             return FORWARD
@@ -121,9 +135,9 @@ class Router:
             case Malformed() as malformed:
                 return _refused(malformed.id, errors.INVALID_REQUEST.refusal(detail=malformed.detail))
             case Call() as call:
-                return self._route_call(call, listener)
+                return self._route_call(call, Asker(wish, listener))
             case Batch(elements):
-                return self._route_batch(elements, listener)
+                return self._route_batch(elements, Asker(wish, listener))
 
     def repeatable(self, body: bytes) -> bool:
         """See `Routes.repeatable`."""
@@ -162,8 +176,8 @@ class Router:
 
     # One call.
 
-    def _route_call(self, call: Call, listener: Listener | None) -> Answer | Forward | asyncio.Future[Answer]:
-        part = self._enter(call, listener)
+    def _route_call(self, call: Call, asker: Asker) -> Answer | Forward | asyncio.Future[Answer]:
+        part = self._enter(call, asker)
         match part:
             case Call():
                 return FORWARD
@@ -174,16 +188,18 @@ class Router:
             case Refusal():
                 return NO_CONTENT if call.id is None else _refused(call.id, part)
 
-    def _enter(self, call: Call, listener: Listener | None) -> Call | Entry | Refusal | asyncio.Task[Outcome]:
+    def _enter(self, call: Call, asker: Asker) -> Call | Entry | Refusal | asyncio.Task[Outcome]:
         """A submission takes its ticket here; a call that goes upstream comes back as it is."""
         if self._deny and config.denied(call.method, self._deny):
             return errors.METHOD_DENIED.refusal(method=call.method[:100])
         if self._ask is not None and call.method.startswith(PREFIX):
-            return self._owner.spawn("ask", self._asked(self._ask, call, listener))
+            return self._owner.spawn("ask", self._asked(self._ask, call, asker.listener))
         method = methods.SUBMISSIONS.get(call.method)
         if method is None:
             return call
-        entered = self._intake.enter(method, call.params)
+        if isinstance(asker.wish, Refusal):
+            return asker.wish
+        entered = self._intake.enter(method, call.params, asker.wish)
         return call if isinstance(entered, Unordered) else entered
 
     def _answer(self, call: Call, entry: Entry) -> asyncio.Future[Answer]:
@@ -191,14 +207,14 @@ class Router:
         if entry.request.method.wants_receipt:
             return self._owner.spawn("answer", self._whatever(partial(self._answer_one, call, entry), call.id))
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        entry.submission.outcome.add_done_callback(partial(self._settled, call, answer))
+        entry.told.add_done_callback(partial(self._settled, call, answer))
         return answer
 
-    def _settled(self, call: Call, answer: asyncio.Future[Answer], outcome: asyncio.Future[Outcome]) -> None:
+    def _settled(self, call: Call, answer: asyncio.Future[Answer], told: Telling) -> None:
         if answer.done():
             return  # whoever waited has cancelled it
         try:
-            answer.set_result(_answer_to(call, outcome.result()))
+            answer.set_result(_answer_to(call, told.result()))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in `_whatever`
             answer.set_result(self._fault(error, call.id))
 
@@ -231,15 +247,16 @@ class Router:
     # Batches.
 
     def _route_batch(
-        self, elements: tuple[Call | Malformed, ...], listener: Listener | None
+        self, elements: tuple[Call | Malformed, ...], asker: Asker
     ) -> Answer | Forward | asyncio.Future[Answer]:
         if len(elements) > self._max_batch:
             return self._too_long(elements)
         if not any(self._concerns_us(one) for one in elements):
             return FORWARD
+        asker = asker._replace(wish=_for_one(asker.wish, elements))
         if self._slices and len(elements) > SLICE:
-            return self._owner.spawn("answer", self._whatever(partial(self._answer_slices, elements, listener), None))
-        parts = [self._part(one, listener) for one in elements]
+            return self._owner.spawn("answer", self._whatever(partial(self._answer_slices, elements, asker), None))
+        parts = [self._part(one, asker) for one in elements]
         return self._owner.spawn("answer", self._whatever(partial(self._answer_batch, elements, parts), None))
 
     def _concerns_us(self, element: Call | Malformed) -> bool:
@@ -250,15 +267,15 @@ class Router:
             return True
         return self._ask is not None and element.method.startswith(PREFIX)
 
-    def _part(self, element: Call | Malformed, listener: Listener | None) -> _Part:
+    def _part(self, element: Call | Malformed, asker: Asker) -> _Part:
         if isinstance(element, Malformed):
             return jsonrpc.refusal_text(element.id, errors.INVALID_REQUEST.refusal(detail=element.detail))
-        entered = self._enter(element, listener)
+        entered = self._enter(element, asker)
         if isinstance(entered, Refusal):
             return None if element.id is None else jsonrpc.refusal_text(element.id, entered)
         return entered
 
-    async def _answer_slices(self, elements: tuple[Call | Malformed, ...], listener: Listener | None) -> Answer:
+    async def _answer_slices(self, elements: tuple[Call | Malformed, ...], asker: Asker) -> Answer:
         """A long batch enters slice by slice, others' requests in between: decoding it all would stop everybody.
 
         Its own order does not suffer: its tickets are taken in array order, and lanes go by nonce.
@@ -266,7 +283,7 @@ class Router:
         parts: list[_Part] = []
         for start in range(0, len(elements), SLICE):
             async with self._slicing:
-                parts += [self._part(one, listener) for one in elements[start : start + SLICE]]
+                parts += [self._part(one, asker) for one in elements[start : start + SLICE]]
                 await asyncio.sleep(0)
         return await self._answer_batch(elements, parts)
 
@@ -275,18 +292,24 @@ class Router:
         calls = [part for part in parts if isinstance(part, Call)]
         passed = self._owner.spawn("batch", self._pass(calls)) if calls else None
         answers: list[bytes] = []
+        applied = ""
         for element, part in zip(elements, parts, strict=True):
             if isinstance(part, bytes):
                 answers.append(part)
-            elif isinstance(part, Entry | asyncio.Task):
-                outcome = await (part if isinstance(part, asyncio.Task) else self._intake.outcome(part))
+            elif isinstance(part, asyncio.Task):
+                asked = await part
                 if isinstance(element, Call) and element.id is not None:
-                    answers.append(_text(element.id, outcome))
+                    answers.append(_text(element.id, asked))
+            elif isinstance(part, Entry):
+                told = await self._intake.outcome(part)
+                applied = applied or (told.applied if isinstance(told, Handle) else "")
+                if isinstance(element, Call) and element.id is not None:
+                    answers.append(_text(element.id, told))
             elif part is not None and passed is not None and part.id is not None:
                 answers.append((await passed)[id(part)])
         if passed is not None:
             await passed
-        return Answer(200, jsonrpc.join(answers)) if answers else NO_CONTENT
+        return Answer(200, jsonrpc.join(answers), _applied(applied)) if answers else NO_CONTENT
 
     async def _pass(self, calls: list[Call]) -> dict[int, bytes]:
         """Send the calls as one batch (a lone one as itself); each call's answer by the call's identity."""
@@ -319,21 +342,43 @@ def _refused(id_: bytes, refusal: Refusal) -> Answer:
     return Answer(refusal.case.http, jsonrpc.refusal_text(id_, refusal))
 
 
-def _answer_to(call: Call, outcome: Outcome) -> Answer:
+def _for_one(wish: Wish | Refusal, elements: Iterable[Call | Malformed]) -> Wish | Refusal:
+    """A key is one submission's: where there are more, each is refused."""
+    if not isinstance(wish, Wish) or not wish.key:
+        return wish
+    submissions = sum(isinstance(one, Call) and one.method in methods.SUBMISSIONS for one in elements)
+    if submissions <= 1:
+        return wish
+    detail = f"one key is for one submission, and this request holds {submissions}"
+    return errors.KEY_CONFLICT.refusal(detail=detail)
+
+
+def _answer_to(call: Call, told: Told) -> Answer:
     if call.id is None:
         return NO_CONTENT
-    status = outcome.case.http if isinstance(outcome, Refusal) else 200
-    return Answer(status, _text(call.id, outcome))
+    status = told.case.http if isinstance(told, Refusal) else 200
+    return Answer(status, _text(call.id, told), _headers(told) if isinstance(told, Handle) else ())
 
 
-def _text(id_: bytes, outcome: Outcome) -> bytes:
-    match outcome:
+def _headers(handle: Handle) -> tuple[tuple[str, str], ...]:
+    """Where to ask, and what made the answer come before the verdict: no other answer has these headers."""
+    return ("Location", f"/transactions/{handle.hash}"), *_applied(handle.applied)
+
+
+def _applied(preferences: str) -> tuple[tuple[str, str], ...]:
+    return (("Preference-Applied", preferences),) if preferences else ()
+
+
+def _text(id_: bytes, told: Told) -> bytes:
+    match told:
         case Accepted(result):
             return jsonrpc.result_text(id_, result)
+        case Handle(hash_):
+            return jsonrpc.result_text(id_, b'"%b"' % hash_.encode())
         case Declined(error):
             return jsonrpc.error_text(id_, error)
         case Refusal():
-            return jsonrpc.refusal_text(id_, outcome)
+            return jsonrpc.refusal_text(id_, told)
 
 
 def _literal_start(pattern: str) -> bytes:

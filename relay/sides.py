@@ -261,6 +261,7 @@ def _recorder(house: House, node: NodeSide) -> Recorder | None:
         report=house.report,
         clock=house.clock,
         max_wait_s=settings.ordering.max_wait_s,
+        dedupe_h=settings.journal.dedupe_h,
         node=masked(settings.upstream.url),
         actor=_name(settings.server.listen),
     )

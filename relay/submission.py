@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import orjson
@@ -40,18 +40,32 @@ class Declined:
 Outcome = Accepted | Declined | Refusal
 
 
+class Handle(msgspec.Struct, frozen=True):
+    """It is on disk, and what becomes of it can be asked for by its hash. ``applied``: the preferences behind that."""
+
+    hash: str
+    applied: str = ""
+
+
+Told = Outcome | Handle
+"""What a client hears."""
+Telling: TypeAlias = "asyncio.Future[Outcome] | asyncio.Future[Told]"
+
+
 class Submission:
     """One transaction on its way, for however many clients that sent it."""
 
     __slots__ = (
         "admitted",
         "arrived",
+        "bounded",
         "copies",
         "ended",
         "held_since",
         "idempotency_key",
         "maybe_sent",
         "mode",
+        "original",
         "outcome",
         "permit",
         "request",
@@ -73,8 +87,12 @@ class Submission:
         """Its place in the journal, None without one."""
         self.idempotency_key = ""
         self.mode = Mode.VERDICT
+        self.bounded = False
+        """A client waits for the verdict only so long: its mode may yet become ACCEPTED."""
         self.admitted: asyncio.Future[Outcome] | None = None
         """Done when its record is on disk, for whoever asked to be answered then."""
+        self.original: Submission | None = None
+        """Where it is carried out, if this is only one more client's with a key of its own."""
         self.verdict = ""
         self.ended = False
         """How it ended is known; its clients may still wait until that is on disk."""
@@ -112,6 +130,28 @@ class Submission:
         """It may be at the node."""
         return errors.OUTCOME_UNKNOWN.refusal(data={"hash": self.transaction.hash})
 
+    @property
+    def carrier(self) -> Submission:
+        """The one that takes the turn."""
+        return self.original or self
+
+    def serves(self, key: str) -> bool:
+        """May a client that comes with this idempotency key ("": none) simply wait with the others?
+
+        Not before it is sure that the key of those may be used; without a journal there are none.
+        """
+        if self.admitted is None or key == self.idempotency_key:
+            return True
+        return not key and self.admitted.done() and isinstance(self.admitted.result(), Accepted)
+
+    def copy_under(self, key: str) -> Submission:
+        """One more client's, which waits for a key of its own to be bound, and then for this one's outcome."""
+        copy = Submission(self.request, self.transaction, self.arrived)
+        copy.original = self.carrier
+        copy.idempotency_key = key
+        copy.admitted = asyncio.get_running_loop().create_future()
+        return copy
+
     def refused(self, refusal: Refusal) -> Refusal:
         """What its clients hear if it gets no turn: ``refusal``, if it is certain that nothing was sent."""
         return self.unknown if self.maybe_sent else refusal
@@ -121,10 +161,11 @@ class Submission:
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One client's request and the submission that it made or joined."""
+    """One client's request, the submission that it made or joined, and what the client will hear of it."""
 
     request: Request
     submission: Submission
+    told: Telling
 
 
 class Unordered:

@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from relay import errors, prechecks
+from relay.attaching import Attaching
 from relay.ends import Ends
 from relay.errors import Refusal
 from relay.journal.records import recordable
 from relay.lanes import LaneBook, lane_key
-from relay.lifecycle import Reason
+from relay.lifecycle import Mode, Reason
 from relay.settle import IN_POOL, UNCERTAIN, Settler
 from relay.telemetry.metrics import REFUSALS
 from relay.turns import Turns
@@ -90,6 +91,7 @@ class Submitter:
         self.turns: Turns[Submission] = Turns(
             self.book, self, owner, report, clock, tier=tier, runs=runs, witness=witness
         )
+        self._attaching = Attaching(recorder, owner, find=self.find, take=self.take) if recorder is not None else None
         self._draining = False
         self._stateful_refusals = metrics.prechecks.cell("stateful")
         self._unrecorded = metrics.unrecorded.cell()
@@ -143,6 +145,17 @@ class Submitter:
                 self.turns.wake(lane)
 
         submission.known_row.ready.add_done_callback(ready)
+
+    def attach(self, submission: Submission, key: str) -> Submission:
+        """One more client wants it: what that one waits for."""
+        submission.copies += 1
+        if self._attaching is None or submission.row is None or submission.serves(key):
+            return submission
+        return self._attaching.attach(submission, key)
+
+    def promise(self, submission: Submission) -> None:
+        """A client is told yes before the verdict."""
+        submission.carrier.mode = Mode.ACCEPTED
 
     def _not_taken(self, refusal: Refusal) -> Refusal:
         self._lane_refusals[refusal.case.name].n += 1
@@ -220,3 +233,5 @@ class Submitter:
         self.turns.turn_all_away(errors.DRAINING.refusal())
         for submission in self._ends.all():
             self._ends.finish(submission, submission.unknown, "unknown: the instance shut down", UNCERTAIN)
+        if self._attaching is not None:
+            self._attaching.give_up()

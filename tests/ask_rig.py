@@ -91,7 +91,8 @@ async def relay(url: str = "memory:", **tables: dict[str, Any]) -> AsyncIterator
     def report(name: str, error: BaseException) -> None:
         faults.append(f"{name}: {error!r}")
 
-    metrics, background, shelf = Metrics(), TaskOwner("test", report), shelf_of(settings)
+    metrics, background = Metrics(), TaskOwner("test", report)
+    shelf = shelf_of(settings, metrics)
     house = House(settings, metrics, report, time.monotonic, shelf)
     nodes = NodeSide(house)
     lanes = LaneSide(house, nodes)

@@ -15,16 +15,18 @@ import msgspec
 import pytest
 import uvloop
 
-from relay.config import Server, Settings
+from relay.config import Journal, Server, Settings
 from relay.ingress.http import HttpServer
 from relay.router import FORWARD, Answer, Forward
 from relay.telemetry.metrics import Metrics
 from relay.upstream.exchange import Head
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from relay.ask import Listener
+    from relay.errors import Refusal
     from relay.upstream.exchange import Failure, Sink
 
 T = TypeVar("T")
@@ -171,8 +173,12 @@ class Routes:
     def __init__(self) -> None:
         self.decide: Callable[[bytes], Answer | Forward | asyncio.Future[Answer]] = lambda body: FORWARD
         self.reads = True
+        self.wishes: list[Wish | Refusal] = []
 
-    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(
+        self, body: bytes, wish: Wish | Refusal = NO_WISH, *, listener: Listener | None = None
+    ) -> Answer | Forward | asyncio.Future[Answer]:
+        self.wishes.append(wish)
         return self.decide(body)
 
     def repeatable(self, body: bytes) -> bool:
@@ -359,13 +365,19 @@ class Rig:
 
 @asynccontextmanager
 async def serving(
-    upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None = None, **server: Any
+    upgrade: Callable[[asyncio.Transport, bytes, Callable[[], None]], None] | None = None,
+    *,
+    journal: str = "",
+    **server: Any,
 ) -> AsyncIterator[Rig]:
-    """A way in with these ``[server]`` settings. At the end everything must be closed and nothing reported."""
+    """A way in with these ``[server]`` settings. At the end everything must be closed and nothing reported.
+
+    ``journal``: its URL; nothing is kept there, for the router is not real.
+    """
     clock, metrics, routes, upstream = Clock(), Metrics(), Routes(), Upstream()
     faults: list[BaseException] = []
     way_in = HttpServer(
-        Settings(server=msgspec.convert(server, Server)),
+        Settings(server=msgspec.convert(server, Server), journal=Journal(url=journal)),
         routes,
         upstream,
         metrics,

@@ -100,6 +100,7 @@ class Stand:
                 report=self.report,
                 clock=time.monotonic,
                 max_wait_s=self.settings.ordering.max_wait_s,
+                dedupe_h=self.settings.journal.dedupe_h,
                 node=self.node.url,
                 actor="stand",
             )

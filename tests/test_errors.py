@@ -24,6 +24,7 @@ PROMISED = {
     "lanes_unavailable": (-32005, 200),
     "nonce_gap": (-32000, 200),
     "outcome_unknown": (-32040, 200),
+    "invalid_key": (-32600, 200),
     "key_conflict": (-32030, 200),
     "key_closed": (-32031, 200),
     "journal_unavailable": (-32032, 200),

@@ -248,7 +248,7 @@ async def test_a_client_worker_that_dies_loses_no_ticket() -> None:
 async def test_a_stranger_and_a_garbled_frame_are_turned_away() -> None:
     """Whoever speaks another language is cut off; nobody else notices."""
     async with Crew() as crew:
-        for bytes_ in (b"GET / HTTP/1.1\r\n\r\n", b"relay link 1\n\0\0\0\x05junk!"):
+        for bytes_ in (b"GET / HTTP/1.1\r\n\r\n", b"relay link 2\n\0\0\0\x05junk!"):
             reader, writer = await asyncio.open_unix_connection(crew.path)
             writer.write(bytes_)
             assert (await reader.read()).startswith(b"relay link")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay import errors, transaction
+from relay.lifecycle import Mode
 from relay.methods import SUBMISSIONS, Request
 from relay.submission import Accepted, Declined, Submission
 from relay.workers import messages
@@ -52,6 +53,24 @@ async def test_a_submission_is_the_same_at_the_other_end(method: str, raw: str) 
     assert messages.read_ticket(messages.ticket(7, submission), 10.0)[1].arrived == 10.0
 
 
+@pytest.mark.parametrize("accepted", [False, True])
+@pytest.mark.parametrize("key", ["", "k" * 255])
+async def test_a_wish_is_the_same_at_the_other_end(key: str, accepted: bool) -> None:
+    """With a journal; without one there is nothing to carry."""
+    decoded = transaction.decode(bytes.fromhex(signed(0)[2:]))
+    submission = Submission(Request(SUBMISSIONS["eth_sendRawTransaction"], decoded.raw, b"[]", 0.0), decoded, 1.0)
+    _, without = messages.read_ticket(over(messages.ticket(7, submission)), 2.0)
+    submission.admitted = asyncio.get_running_loop().create_future()
+    submission.idempotency_key, submission.bounded = key, not accepted
+    submission.mode = Mode.ACCEPTED if accepted else Mode.VERDICT
+    _, there = messages.read_ticket(over(messages.ticket(7, submission)), 2.0)
+
+    assert without.admitted is None
+    assert there.admitted is not None
+    assert (there.idempotency_key, there.mode, there.bounded) == (key, submission.mode, not accepted)
+
+
+@pytest.mark.parametrize("frame", [messages.outcome, messages.admitted])
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -61,9 +80,9 @@ async def test_a_submission_is_the_same_at_the_other_end(method: str, raw: str) 
         errors.QUEUE_FULL.refusal(waiting=3),
     ],
 )
-def test_an_outcome_is_the_same_at_the_other_end(outcome: Any) -> None:
-    """Case, text and data of a refusal included."""
-    assert messages.read_outcome(over(messages.outcome(9, outcome))) == (9, outcome)
+def test_an_outcome_is_the_same_at_the_other_end(frame: Any, outcome: Any) -> None:
+    """Case, text and data of a refusal included; of a ticket, or of its record."""
+    assert messages.read_outcome(over(frame(9, outcome))) == (9, outcome)
 
 
 def _changed(frame: Any, path: list[int], value: object) -> Any:
@@ -82,7 +101,9 @@ def test_a_ticket_of_another_shape_is_garbled(path: list[int], value: object) ->
         raw = signed(0)
         decoded = transaction.decode(bytes.fromhex(raw[2:]))
         request = Request(SUBMISSIONS["eth_sendRawTransaction"], decoded.raw, b"[]", 0.0)
-        frame = _changed(messages.ticket(1, Submission(request, decoded, 1.0)), path, value)
+        submission = Submission(request, decoded, 1.0)
+        submission.admitted = asyncio.get_running_loop().create_future()
+        frame = _changed(messages.ticket(1, submission), path, value)
         try:
             _, there = messages.read_ticket(frame, 2.0)
         except Garbled:
@@ -90,6 +111,7 @@ def test_a_ticket_of_another_shape_is_garbled(path: list[int], value: object) ->
         assert len(there.transaction.sender_bytes) == 20
         assert type(there.transaction.raw) is bytes
         assert there.arrived <= 2.0
+        assert type(there.idempotency_key) is str
 
     asyncio.run(read())
 

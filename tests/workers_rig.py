@@ -27,6 +27,7 @@ from relay.upstream.accounts import Accounts
 from relay.upstream.client import UpstreamClient
 from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
+from relay.wish import NO_WISH, Wish
 from relay.workers.aftermath import Aftermath
 from relay.workers.desk import LaneDesk
 from relay.workers.forwarder import Forwarder
@@ -93,9 +94,9 @@ class Ingress(Part):
         await self.forwarder.close()
         await super().close()
 
-    def route(self, raw: str) -> asyncio.Future[Answer]:
+    def route(self, raw: str, wish: Wish = NO_WISH) -> asyncio.Future[Answer]:
         """Submit; it is on its way to the lane process when this returns."""
-        routed = self.router.route(submission(raw))
+        routed = self.router.route(submission(raw), wish)
         assert not isinstance(routed, Forward)
         if isinstance(routed, Answer):
             done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -18,12 +18,14 @@ from relay.router import FORWARD, Answer, Forward
 from relay.tasks import TaskOwner
 from relay.telemetry.metrics import Metrics
 from relay.upstream.pool import Pool
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
     from relay.ask import Listener
+    from relay.errors import Refusal
 
 Socket = aiohttp.ClientWebSocketResponse
 
@@ -187,7 +189,9 @@ class Script:
         self.bodies: list[bytes] = []
         self.submissions: list[asyncio.Future[Answer]] = []
 
-    def route(self, body: bytes, *, listener: Listener | None = None) -> Answer | Forward | asyncio.Future[Answer]:
+    def route(
+        self, body: bytes, wish: Wish | Refusal = NO_WISH, *, listener: Listener | None = None
+    ) -> Answer | Forward | asyncio.Future[Answer]:
         self.bodies.append(body)
         if b"fault" in body:
             raise RuntimeError("a bug")

@@ -103,6 +103,8 @@ class Journal(_Section, frozen=True):
     """What is kept of submissions."""
 
     url: str = ""
+    answer: Literal["verdict", "accepted"] = "verdict"
+    dedupe_h: Annotated[int, Meta(ge=1, le=8760)] = 24
 
 
 class Webhooks(_Section, frozen=True):

@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
         self._state = WORKING
         self._outcomes = shared.passed
         try:
-            way = shared.routes.route(body)
+            way = shared.routes.route(body, plan.wish)
             if way is FORWARD:
                 self._exchange = shared.sender.send(body, self, lines=plan.lines, repeatable=self._repeatable)
             else:

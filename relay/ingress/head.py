@@ -31,12 +31,14 @@ from relay.errors import (
     HTTP_VERSION,
     Refusal,
 )
+from relay.ingress import wishes
 from relay.ingress.answers import Ready, greeting, top_of
 from relay.ingress.cors import Cors, preflight
 from relay.ingress.limits import MAX_HEAD_BYTES, MAX_HEAD_LINES
 from relay.ingress.looking import Question, question
 from relay.upstream.exchange import Head
 from relay.upstream.memo import Doorkeeper
+from relay.wish import NO_WISH, Wish
 
 if TYPE_CHECKING:
     from relay import config
@@ -49,6 +51,7 @@ _REMEMBERED_NAMES: Final = 512
 _NOTED: Final = frozenset({
     b"host", b"connection", b"transfer-encoding", b"content-length", b"content-encoding", b"expect", b"upgrade",
 })  # fmt: skip
+"""They concern this hop, and stay here."""
 _CREDENTIALS: Final = frozenset({
     b"authorization", b"cookie", b"proxy-authorization", b"x-api-key", b"api-key", b"apikey", b"x-auth-token",
     b"x-access-token", b"x-amz-security-token",
@@ -68,7 +71,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     ``length``: bytes of its body, None for chunks. ``lines``: the header lines that go upstream, each ended by CRLF.
     ``tail``: the end of the answer's head (CORS, Connection, the empty line); ``last_tail``: the same where the
     connection closes behind the answer. ``old``: HTTP/1.0, which knows no chunks. ``ready``: our own answer to a
-    request that is no call, or what it asks of the journal.
+    request that is no call, or what it asks of the journal. ``wish``: what the client wishes for its submissions, or
+    why they are refused.
     """
 
     length: int | None
@@ -81,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     expects: bool = False
     upgrades: bool = False
     ready: Ready | Question | None = None
+    wish: Wish | Refusal = NO_WISH
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -110,10 +115,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeadMemo:
-    """Plans by head. ``asks``: transactions may be asked for."""
+    """Plans by head. ``asks``: transactions may be asked for. ``wishes``: clients' wishes are read, else they are
+    headers like any other."""
 
-    def __init__(self, settings: config.Server, *, asks: bool = False) -> None:
+    def __init__(self, settings: config.Server, *, asks: bool = False, wishes: bool = False) -> None:
         self._kinds = _ASKING if asks else _KINDS
+        self._wishes = wishes
         self._max_body_bytes = settings.max_body_bytes
         self._cors = Cors(settings.cors_origins)
         self._plans: dict[bytes, Plan] = {}
@@ -148,7 +155,8 @@ class HeadMemo:
                 refusal = check(request, self._max_body_bytes)
                 if refusal is not None:
                     return self.refuse(head, refusal)
-        plan = _plan(request, head, self._cors.tails(head), self._kinds[request.method])
+        wish = _wish(request) if self._wishes else NO_WISH
+        plan = _plan(request, head, self._cors.tails(head), self._kinds[request.method], wish)
         if not request.secret and _is_plain_call(plan):
             self._remember(head[: -len(HEAD_END)], plan)
         return plan
@@ -166,7 +174,8 @@ def _header(name: bytes) -> tuple[bytes, bool, bool]:
     is a credential."""
     name = name.lower()
     kept_back = name in _KEPT_BACK or name.startswith(_KEPT_BACK_PREFIXES)
-    return name if name in _NOTED else b"", not kept_back, name in _CREDENTIALS
+    here, wished = name in _NOTED, name in wishes.NAMES
+    return name if here or wished else b"", not kept_back and not here, name in _CREDENTIALS
 
 
 class _Listener:
@@ -199,7 +208,7 @@ def _take_apart(head: bytes) -> Request | Refusal:
         noted, goes_on, is_secret = _header(name)
         if noted:
             fields.setdefault(noted, []).append(value.strip(b" \t"))
-        elif goes_on:
+        if goes_on:
             kept.append(line)
         if is_secret:
             secret = True
@@ -304,7 +313,14 @@ _ASKING: Final[dict[bytes, _Kind]] = _KINDS | {
 """The same with a journal."""
 
 
-def _plan(request: Request, head: bytes, tails: Tails, ready: _Kind) -> Plan:
+def _wish(request: Request) -> Wish | Refusal:
+    fields = request.fields
+    if wishes.NAMES.isdisjoint(fields):
+        return NO_WISH
+    return wishes.read(fields.get(wishes.KEY, ()), fields.get(wishes.PREFER, ()))
+
+
+def _plan(request: Request, head: bytes, tails: Tails, ready: _Kind, wish: Wish | Refusal) -> Plan:
     connection = request.values(b"connection")
     closes = b"close" in connection or (request.old and b"keep-alive" not in connection)
     return Plan(
@@ -318,6 +334,7 @@ def _plan(request: Request, head: bytes, tails: Tails, ready: _Kind) -> Plan:
         expects=b"expect" in request.fields and not request.old,
         upgrades=_asks_for_websocket(request, connection),
         ready=ready(head) if ready else None,
+        wish=wish,
     )
 
 

@@ -72,7 +72,7 @@ class Shared:
         self.report = parts.report
         self.upgrade = parts.upgrade
         self.look = parts.look
-        self.heads = HeadMemo(server, asks=parts.look is not None)
+        self.heads = HeadMemo(server, asks=parts.look is not None, wishes=bool(settings.journal.url))
         self.max_body_bytes = server.max_body_bytes
         self.max_connections = server.max_connections
         self.upstream_timeout_s = settings.upstream.timeout_s

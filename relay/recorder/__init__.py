@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 SEALS: Final = 3
 """Tries to seal what others move meanwhile."""
+HOUR_MS: Final = 3_600_000
 CLOSE_S: Final = 1.0
 """For what is still to be written when the process ends."""
 
@@ -67,6 +68,7 @@ class Recorder:
         report: Callable[[str, BaseException], None],
         clock: Callable[[], float],
         max_wait_s: float,
+        dedupe_h: int,
         node: str,
         actor: str,
     ) -> None:
@@ -76,7 +78,7 @@ class Recorder:
         self.actor = actor
         self._held: dict[int, Submission] = {}
         self.owner = TaskOwner("recorder", report)
-        self._entering = Entering(shelf, self.owner, metrics, actor, self._hold)
+        self._entering = Entering(shelf, self.owner, metrics, actor, self._hold, dedupe_ms=dedupe_h * HOUR_MS)
         self._ending = Ending(shelf, self.owner, metrics, actor, max_wait_s=max_wait_s, clock=clock)
         self._sealed = {end: metrics.journal_writes.cell("seal", end) for end in ("done", "stale", "failed")}
 
@@ -101,6 +103,8 @@ class Recorder:
         ready = asyncio.get_running_loop().create_future()
         ready.set_result(None)
         submission.row = Row(record, ready)
+        submission.admitted = asyncio.get_running_loop().create_future()
+        submission.admitted.set_result(submission.own_hash)
         self._hold(submission)
 
     async def entered(self, submission: Submission) -> Outcome | None:
@@ -109,6 +113,16 @@ class Recorder:
         while not row.ready.done():
             await asyncio.wait([row.ready])
         return row.early
+
+    async def bind(self, copy: Submission, original: Submission) -> Outcome | None:
+        """Bind the key of ``copy`` to the record of ``original``, which has entered.
+
+        How that ends for its client; None: it waits for the same outcome.
+        """
+        row = original.known_row
+        if not row.written:
+            return row.early
+        return await self._entering.bind(copy, row.record.chain_id) if copy.idempotency_key else None
 
     # At its turn.
 

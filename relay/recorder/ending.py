@@ -20,6 +20,7 @@ import structlog
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Decision, Missing, Record
+from relay.lifecycle import LIVE, Mode
 from relay.submission import Accepted
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Ending:
         if moving:
             results = await self._shelf.journal.decide([self._decision(end) for end in moving])
         for end in staying:
-            end.told(end.submission, end.outcome)
+            end.told(end.submission, _heard(end.submission, end.outcome))
         for end, result in zip(moving, results, strict=True):
             self._decided(end, result)
 
@@ -138,6 +139,7 @@ class Ending:
         if isinstance(result, Record):
             self._written.n += 1
             row.record = result
+            outcome = _heard(end.submission, outcome)
         elif isinstance(result, Missing):
             self._log.error("a record is gone", hash=end.submission.transaction.hash)
         else:
@@ -174,6 +176,12 @@ class Ending:
         if mine:
             self._decided(end, newest)
         return mine
+
+
+def _heard(submission: Submission, outcome: Outcome | None) -> Outcome | None:
+    """Somebody was told yes, so that it is held and sent again: then nobody may take a refusal for the end."""
+    goes_on = submission.mode is Mode.ACCEPTED and submission.known_row.record.state in LIVE
+    return submission.unknown if goes_on and not isinstance(outcome, Accepted | None) else outcome
 
 
 def _tell_unwritten(end: End) -> None:

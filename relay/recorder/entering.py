@@ -9,13 +9,13 @@ Must not know: lanes, turns.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.idempotency import Repeat, judge
 from relay.journal.records import Decision, Forbidden, Intake, Record, Stale
 from relay.journal.row import Row
-from relay.lifecycle import Reason, State
+from relay.lifecycle import Mode, Reason, State
 from relay.recorder import answers
 
 if TYPE_CHECKING:
@@ -27,15 +27,21 @@ if TYPE_CHECKING:
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
 
-DEDUPE_MS: Final = 24 * 3600 * 1000
-
 
 class Entering:
-    """See the module. ``known`` hears of each that has a record."""
+    """See the module. ``known`` hears of each that has a record. ``dedupe_ms``: how long a key may be used again."""
 
     def __init__(
-        self, shelf: Shelf, owner: TaskOwner, metrics: Metrics, actor: str, known: Callable[[Submission], None]
+        self,
+        shelf: Shelf,
+        owner: TaskOwner,
+        metrics: Metrics,
+        actor: str,
+        known: Callable[[Submission], None],
+        *,
+        dedupe_ms: int,
     ) -> None:
+        self._dedupe_ms = dedupe_ms
         self._shelf = shelf
         self._owner = owner
         self._actor = actor
@@ -51,6 +57,21 @@ class Entering:
         self._group.append((submission, chain_id))
         if len(self._group) == 1:
             loop.call_soon(self._flush)
+
+    async def bind(self, copy: Submission, chain_id: int) -> Outcome | None:
+        """Bind the key of a client that came later to a record that is there. How that ends; None: it may be used."""
+        try:
+            [admission] = await self._shelf.journal.admit([self._intake(copy, chain_id)])
+        except (Unavailable, Unusable):
+            return copy.unknown  # the others' way goes on
+        repeat = judge(admission, self._dedupe_ms)
+        match repeat:
+            case Repeat.CONFLICT_BYTES | Repeat.CONFLICT_OLD:
+                return answers.conflict(repeat, admission.record)
+            case Repeat.REFUSE:
+                return answers.closed(admission.record)
+            case _:
+                return None
 
     def _flush(self) -> None:
         group, self._group = self._group, []
@@ -82,7 +103,7 @@ class Entering:
             raw=request.raw,
             method=request.method.wire,
             params=b"" if request.method.by_bytes else request.wire_params,
-            mode=submission.mode,
+            mode=_mode(submission),
             key=submission.idempotency_key,
             actor=self._actor,
         )
@@ -91,7 +112,7 @@ class Entering:
         failed = []
         for submission, admission in zip(submissions, admissions, strict=True):
             _row(submission).record = admission.record
-            repeat = judge(admission, DEDUPE_MS)
+            repeat = judge(admission, self._dedupe_ms)
             if repeat is Repeat.AGAIN:
                 failed.append(submission)
             elif repeat is not Repeat.ENTER:
@@ -110,6 +131,8 @@ class Entering:
                 _row(submission).early = submission.own_hash
             case _:
                 submission.maybe_sent |= record.attempts > 0
+                if record.mode is Mode.ACCEPTED:
+                    submission.mode = Mode.ACCEPTED
 
     async def _anew(self, failed: Sequence[Submission]) -> None:
         """They failed and their clients know: the same bytes are a new attempt of the same row."""
@@ -133,7 +156,7 @@ class Entering:
             State.QUEUED,
             reason=Reason.RETRIED,
             actor=self._actor,
-            mode=submission.mode,
+            mode=_mode(submission),
         )
 
     def _fail(self, submissions: Sequence[Submission], fault: Exception) -> None:
@@ -152,3 +175,9 @@ class Entering:
 def _row(submission: Submission) -> Row[Outcome]:
     assert submission.row is not None
     return submission.row
+
+
+def _mode(submission: Submission) -> Mode:
+    """What the record begins with. A client whose wait is bounded may be told yes at any time: if the process died
+    then, nobody could write that down, so it counts until the verdict is told."""
+    return Mode.ACCEPTED if submission.bounded else submission.mode

@@ -309,6 +309,15 @@ class Metrics:
             "Submissions at the node when their lane process died, by how it was found out.",
             end=("found", "repeated", "expired"),
         )
+        self._of_journal()
+        self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
+        self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
+        self.worker_restarts = Counter(
+            "worker_restarts_total", "Workers that were replaced, by why.", why=("died", "hung", "replaced")
+        )
+        self.faults = Counter("faults_total", "Faults of the relay itself; each is in the log.")
+
+    def _of_journal(self) -> None:
         self.journal_writes = Counter(
             "journal_writes_total",
             "Submissions written to the journal, by what was written and how it went.",
@@ -354,12 +363,6 @@ class Metrics:
         )
         self.outbox_waiting = Gauge("outbox_waiting", "Changes that are still to be told, of each receiver.")
         self.outbox_lag = Gauge("outbox_lag", "Seconds for which the oldest change has waited to be told.", combine=max)
-        self.log_dropped = Counter("log_lines_dropped_total", "Log lines dropped because stdout was blocked.")
-        self.workers = Gauge("workers", "Worker processes, by state.", state=("working", "missing"))
-        self.worker_restarts = Counter(
-            "worker_restarts_total", "Workers that were replaced, by why.", why=("died", "hung", "replaced")
-        )
-        self.faults = Counter("faults_total", "Faults of the relay itself; each is in the log.")
 
     def snapshot(self) -> Snapshot:
         """All of it as plain values: what one process tells another (`relay.telemetry.totals`)."""

@@ -8,14 +8,17 @@ Rules
   waits, answer what runs, and only then close. A link is closed after its forwarder has said that nothing follows on
   it, so that no ticket is on its way when it ends.
 - A ticket that may have been sent by another process is not refused here: its outcome is unknown.
+- A client that is told yes before the verdict is told so after the lanes know that it is.
 Must not know: clients, how a ticket is carried out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from relay.lifecycle import Mode
+from relay.submission import Accepted
 from relay.workers import messages
 from relay.workers.frames import Garbled
 from relay.workers.link import Link
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from relay.submission import Submission
+    from relay.submission import Outcome, Submission
     from relay.submit import Submitter
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
@@ -35,6 +38,14 @@ CLOSE_S: Final = 1.0
 """A forwarder that does not read does not keep the process from its end."""
 PAUSE_S: Final = 0.25
 """After a link could not be accepted: the process is out of files, and a connection ends sooner or later."""
+
+
+class _Waiter(NamedTuple):
+    """A ticket at its forwarder. ``async_``: its client is answered as soon as the record is on disk."""
+
+    link: Link
+    number: int
+    async_: bool
 
 
 class LaneDesk:
@@ -60,7 +71,11 @@ class LaneDesk:
         self._links: set[Link] = set()
         self._staying: set[Link] = set()
         """Links on which a ticket may still come."""
-        self._waiters: dict[Submission, list[tuple[Link, int]]] = {}
+        self._waiters: dict[Submission, list[_Waiter]] = {}
+        self._copies: set[Submission] = set()
+        """Those that wait for others in flight, under keys of their own."""
+        self._recorded: dict[tuple[Link, int], Submission] = {}
+        """By ticket, with a journal only: those whose clients may be promised something."""
         self._leaving = False
         self._left = asyncio.Event()
         self._deserted = asyncio.Event()
@@ -106,6 +121,9 @@ class LaneDesk:
                 self._take(link, number, submission)
             case (messages.HANDED_IN,):
                 self._muster.present(messages.read_number(frame))
+            case (messages.PROMISED,):
+                if (promised := self._recorded.get((link, messages.read_number(frame)))) is not None:
+                    self._submitter.promise(promised)
             case (messages.LEFT,):
                 self._gone(link)
             case _:
@@ -127,34 +145,57 @@ class LaneDesk:
         if self._leaving:
             link.send((messages.RETURNED, number))
             return
+        waiter = _Waiter(link, number, submission.mode is Mode.ACCEPTED)
         same = self._submitter.find(submission.key)
         if same is not None:
-            same.copies += 1
             same.maybe_sent |= submission.maybe_sent
             self._attached.n += 1
-            self._wait_for(same, link, number)
+            self._wait(self._submitter.attach(same, submission.idempotency_key), waiter)
         elif (refusal := self._submitter.take(submission)) is not None:
             link.send(messages.outcome(number, submission.refused(refusal)))
         else:
-            self._wait_for(submission, link, number)
+            self._wait(submission, waiter)
 
-    def _wait_for(self, submission: Submission, link: Link, number: int) -> None:
-        """One that was taken up from the journal has nobody who waits for it before."""
+    def _wait(self, submission: Submission, waiter: _Waiter) -> None:
         if submission not in self._waiters:
             self._waiters[submission] = []
             submission.outcome.add_done_callback(lambda _: self._answer(submission))
-        self._waiters[submission].append((link, number))
+            if submission.original is not None:
+                self._copies.add(submission)
+        self._waiters[submission].append(waiter)
+        if submission.admitted is not None:
+            self._recorded[waiter.link, waiter.number] = submission
+            submission.admitted.add_done_callback(
+                lambda admitted: self._admitted(submission, waiter, admitted.result())
+            )
+
+    def _admitted(self, submission: Submission, waiter: _Waiter, result: Outcome) -> None:
+        """Nothing if it was answered or returned meanwhile."""
+        if (waiter.link, waiter.number) in self._recorded:
+            if waiter.async_ and isinstance(result, Accepted):
+                self._submitter.promise(submission)
+            waiter.link.send(messages.admitted(waiter.number, result))
 
     def _answer(self, submission: Submission) -> None:
         outcome = submission.outcome.result()
-        for link, number in self._waiters.pop(submission, ()):
-            link.send(messages.outcome(number, outcome))
+        for waiter in self._dismiss(submission):
+            waiter.link.send(messages.outcome(waiter.number, outcome))
         self._look_whether_left()
 
     def _return(self, submission: Submission) -> None:
-        for link, number in self._waiters.pop(submission, ()):
-            link.send((messages.RETURNED, number))
+        for one in (submission, *[copy for copy in self._copies if copy.original is submission]):
+            for waiter in self._dismiss(one):
+                waiter.link.send((messages.RETURNED, waiter.number))
         self._look_whether_left()
+
+    def _dismiss(self, submission: Submission) -> list[_Waiter]:
+        """They wait for it no longer."""
+        waiters = self._waiters.pop(submission, [])
+        self._copies.discard(submission)
+        if submission.admitted is not None:
+            for waiter in waiters:
+                self._recorded.pop((waiter.link, waiter.number), None)
+        return waiters
 
     def _look_whether_left(self) -> None:
         if self._leaving and not self._waiters and not self._staying:

@@ -11,7 +11,8 @@ Rules
   order and with its first arrival, and is never called a failure here. One that was returned, or never written, is not.
 - Nothing waits for ever (G5): the lane process answers within ``max_wait_s``; what is older than that and `SLACK_S` is
   answered here. One sweep for all tickets.
-- A lane process that leaves is sent nothing more; what it keeps it will answer.
+- A lane process that leaves is sent no further ticket; what it keeps it will answer.
+- A copy with a key of its own is a ticket of its own: only the journal knows whether the key may be used.
 Must not know: lanes, the upstream, what an outcome means.
 """
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from relay import errors
+from relay.lifecycle import Mode
 from relay.submit import MAX_INFLIGHT_BYTES
 from relay.telemetry.metrics import REFUSALS
 from relay.workers import messages
@@ -81,7 +83,9 @@ class Forwarder:
         self._numbers = count(1)
         self._tickets: dict[int, _Ticket] = {}
         """All that are not answered yet, oldest first."""
-        self._inflight: dict[tuple[str, bytes], Submission] = {}
+        self._inflight: dict[tuple[str, bytes], _Ticket] = {}
+        self._copies: dict[Submission, _Ticket] = {}
+        """Those of further clients, which wait for what is in flight under keys of their own."""
         self._inflight_bytes = 0
         self._link: Link | None = None
         """Where tickets go; a link that its lane process is leaving is this no more."""
@@ -114,7 +118,8 @@ class Forwarder:
 
     def find(self, key: tuple[str, bytes]) -> Submission | None:
         """The submission of this key that this worker has handed on."""
-        return self._inflight.get(key)
+        ticket = self._inflight.get(key)
+        return ticket.submission if ticket is not None else None
 
     def take(self, submission: Submission) -> Refusal | None:
         """Number it and send it, at the end of this turn of the loop; without a link it waits for one."""
@@ -122,12 +127,33 @@ class Forwarder:
             return self._refuse(errors.DRAINING.refusal())
         if self._inflight_bytes + submission.size > MAX_INFLIGHT_BYTES:
             return self._refuse(errors.TOO_MUCH_WAITING.refusal(mib=self._inflight_bytes >> 20))
+        self._inflight[submission.key] = self._new_ticket(submission)
+        self._inflight_bytes += submission.size
+        return None
+
+    def attach(self, submission: Submission, key: str) -> Submission:
+        """One more client wants it; under a key that is new the lane process is asked, by a ticket of its own."""
+        submission.copies += 1
+        if submission.serves(key):
+            return submission
+        copy = submission.copy_under(key)
+        self._copies[copy] = self._new_ticket(copy)
+        return copy
+
+    def promise(self, submission: Submission) -> None:
+        """A client is told yes before the verdict. The lane process hears of it, if it does not know yet."""
+        if submission.mode is Mode.ACCEPTED:
+            return
+        submission.mode = submission.carrier.mode = Mode.ACCEPTED
+        ticket = self._copies.get(submission) or self._inflight.get(submission.key)
+        if ticket is not None and ticket.link is not None:
+            ticket.link.send((messages.PROMISED, ticket.number))
+
+    def _new_ticket(self, submission: Submission) -> _Ticket:
         ticket = _Ticket(next(self._numbers), submission)
         self._tickets[ticket.number] = ticket
-        self._inflight[submission.key] = submission
-        self._inflight_bytes += submission.size
         self._send(ticket)
-        return None
+        return ticket
 
     def _refuse(self, refusal: Refusal) -> Refusal:
         self._refusals[refusal.case.name].n += 1
@@ -140,8 +166,9 @@ class Forwarder:
 
     def _finish(self, ticket: _Ticket, outcome: Outcome) -> None:
         del self._tickets[ticket.number]
-        del self._inflight[ticket.submission.key]
-        self._inflight_bytes -= ticket.submission.size
+        if self._copies.pop(ticket.submission, None) is None:
+            del self._inflight[ticket.submission.key]
+            self._inflight_bytes -= ticket.submission.size
         ticket.submission.outcome.set_result(outcome)
 
     # The link.
@@ -185,12 +212,20 @@ class Forwarder:
                 number, outcome = messages.read_outcome(frame)
                 if (ticket := self._tickets.get(number)) is not None:  # else it was answered here, long ago
                     self._finish(ticket, outcome)
+            case (messages.ADMITTED,):
+                self._admitted(*messages.read_outcome(frame))
             case (messages.RETURNED,):
                 self._returned(messages.read_number(frame))
             case (messages.LEAVING,):
                 self._leave(link)
             case _:
                 raise Garbled(f"a frame that no desk sends: {frame[:1]!r:.50}")
+
+    def _admitted(self, number: int, outcome: Outcome) -> None:
+        ticket = self._tickets.get(number)
+        admitted = ticket.submission.admitted if ticket is not None else None
+        if admitted is not None and not admitted.done():  # the lane process before may have said so already
+            admitted.set_result(outcome)
 
     def _returned(self, number: int) -> None:
         if (ticket := self._tickets.get(number)) is not None:

@@ -19,7 +19,7 @@ from relay.errors import Fault
 Frame = tuple[Any, ...]
 """Of None, bool, int, float, str, bytes, and tuples, lists and dicts of these."""
 
-GREETING: Final = b"relay link 1\n"
+GREETING: Final = b"relay link 2\n"
 """The number is that of the frames' meaning: another one is another language."""
 MAX_FRAME: Final = 512 * 1024 * 1024
 """Bytes. Above whatever may be in flight at all, so that no frame of ours meets it."""

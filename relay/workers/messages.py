@@ -1,7 +1,7 @@
 """What forwarders and the lane process say to each other, as frames.
 
-    forwarder → desk     ticket (number, …)        handed in (forwarder)       left
-    desk → forwarder     outcome (number, …)       returned (number)           leaving
+    forwarder → desk     ticket (number, …)      promised (number)     handed in (forwarder)     left
+    desk → forwarder     admitted (number, …)    outcome (number, …)   returned (number)         leaving
 
 Job: submissions and outcomes as plain tuples, and back.
 Rules: a number is the forwarder's, for one ticket over one link. A ticket brings what was decoded, so that nobody
@@ -12,11 +12,13 @@ Must not know: links, lanes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from relay.errors import CATALOGUE, Refusal
+from relay.lifecycle import Mode
 from relay.methods import SUBMISSIONS, Request
 from relay.submission import Accepted, Declined, Submission
 from relay.transaction import SignedTransaction
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 TICKET: Final = "ticket"
 HANDED_IN: Final = "handed in"
 """What the forwarder had when this link began stands before this; its name is its process."""
+PROMISED: Final = "promised"
+"""The client of this ticket is told yes before its outcome."""
+ADMITTED: Final = "admitted"
+"""This ticket's record is on disk, or will not be; with a journal only."""
 OUTCOME: Final = "outcome"
 RETURNED: Final = "returned"
 """Nothing of this ticket was sent: the forwarder keeps it for the next lane process."""
@@ -40,6 +46,7 @@ LEFT: Final = "left"
 _FIELDS: Final = SignedTransaction.__struct_fields__
 _ADDRESS: Final = 20
 _HASH: Final = 66
+_KEY: Final = 255
 _WORD: Final = 1 << 256
 _NONCES: Final = 1 << 64
 
@@ -52,8 +59,15 @@ def ticket(number: int, submission: Submission) -> Frame:
     fields[_SPAN], fields[_ACCESS] = tuple(signed.data_span), tuple(signed.access_list)
     return (
         TICKET, number, request.method.name, request.wire_params, request.timeout_s, submission.arrived,
-        submission.maybe_sent, fields,
+        submission.maybe_sent, fields, _wished(submission),
     )  # fmt: skip
+
+
+def _wished(submission: Submission) -> tuple[str, bool, bool] | None:
+    """What there is only with a journal."""
+    if submission.admitted is None:
+        return None
+    return submission.idempotency_key, submission.mode is Mode.ACCEPTED, submission.bounded
 
 
 _SPAN: Final = _FIELDS.index("data_span")
@@ -72,6 +86,7 @@ def read_ticket(frame: Frame, now: float) -> tuple[int, Submission]:
             float(arrived),
             bool(maybe_sent),
             fields,
+            wished,
         ):
             method = SUBMISSIONS.get(name)
         case _:
@@ -81,7 +96,20 @@ def read_ticket(frame: Frame, now: float) -> tuple[int, Submission]:
     signed = _signed(fields)
     submission = Submission(Request(method, signed.raw, wire_params, timeout_s), signed, min(arrived, now))
     submission.maybe_sent = maybe_sent
+    if wished is not None:
+        _wish(submission, wished)
     return number, submission
+
+
+def _wish(submission: Submission, wished: object) -> None:
+    match wished:
+        case (str(key), bool(accepted), bool(bounded)) if len(key) <= _KEY:
+            submission.idempotency_key = key
+            submission.mode = Mode.ACCEPTED if accepted else Mode.VERDICT
+            submission.bounded = bounded
+            submission.admitted = asyncio.get_running_loop().create_future()
+        case _:
+            raise Garbled("a wish of another shape")
 
 
 def _signed(fields: object) -> SignedTransaction:
@@ -99,17 +127,26 @@ def _signed(fields: object) -> SignedTransaction:
 
 def outcome(number: int, result: Outcome) -> Frame:
     """What became of a ticket."""
+    return OUTCOME, number, *_parts(result)
+
+
+def admitted(number: int, result: Outcome) -> Frame:
+    """Accepted with its hash: a ticket's record is on disk. Else why there is none."""
+    return ADMITTED, number, *_parts(result)
+
+
+def _parts(result: Outcome) -> tuple[str, Any]:
     match result:
         case Accepted(text):
-            return OUTCOME, number, "accepted", text
+            return "accepted", text
         case Declined(text):
-            return OUTCOME, number, "declined", text
+            return "declined", text
         case Refusal(case, message, data):
-            return OUTCOME, number, case.name, (message, data)
+            return case.name, (message, data)
 
 
 def read_outcome(frame: Frame) -> tuple[int, Outcome]:
-    """The ticket's number, and what became of it."""
+    """The ticket's number, and what became of it (or of its record)."""
     match frame:
         case (_, int(number), "accepted", bytes(text)):
             return number, Accepted(text)
@@ -122,7 +159,7 @@ def read_outcome(frame: Frame) -> tuple[int, Outcome]:
 
 
 def read_number(frame: Frame) -> int:
-    """Of a ticket that is returned, or of the forwarder that has handed in."""
+    """Of a ticket, or of the forwarder that has handed in."""
     match frame:
         case (_, int(number)):
             return number
