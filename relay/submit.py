@@ -161,7 +161,9 @@ class Submitter:
             wire, share = sound[0].request.method.wire, self._share(deadline)
             answer = await self._client.submit_batch(wire, params, share, permit)
             if permit is None or not permit.denied:
-                await self._conclude_run(dict(zip(sound, self._runs.read(answer), strict=True)), deadline, effects)
+                attempts = self._runs.read(answer)
+                await self._conclude_run(dict(zip(sound, attempts, strict=True)), deadline, effects)
+                self._runs.concluded(attempts, accepted=Effect.ACCEPTED in effects.values())
         return [effects.get(submission) or self._back(submission) for submission in submissions]
 
     async def _sound(self, run: Sequence[Submission], effects: dict[Submission, Effect]) -> Sequence[Submission]:
