@@ -71,7 +71,7 @@ class Worker:
         self._forwarder: Forwarder | None = None
         self._clients: ClientSide | None = None
         if role.takes_clients:
-            self._forwarder = Forwarder(start.lanes_path, settings, metrics, self._background, clock=clock)
+            self._forwarder = Forwarder(sockets.path_of(start.door), settings, metrics, self._background, clock=clock)
             self._clients = ClientSide(house, self._node, self._forwarder)
         self.orders: Mapping[str, Callable[..., None]] = {
             control.GO: lambda: self._once("go", self._go()),
@@ -174,11 +174,12 @@ class Worker:
         if self._lanes is not None:
             await self._lanes.deserted(self._drain_s + ANSWERING_S)
             await self._lanes.end()
-            sockets.forget(self._start.lanes_path)
         self.finished.set()
 
     async def _check(self) -> None:
         found: dict[str, Readiness] = {"upstream": await self._node.identity.check()}
+        if self._forwarder is not None:
+            found["lanes"] = self._forwarder.check()
         if self._lanes is not None and self._lanes.tier is not None:
             found["redis"] = await self._lanes.tier.check()
         self._tell(control.CHECKED, tuple((name, one.ready, one.detail) for name, one in found.items()))
