@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from relay import __version__
 from relay.config import DEFAULTS, ConfigFault, address, changed, doubts, load
 from relay.errors import Fault
+from relay.process import open_standard_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +39,7 @@ INTERRUPTED: Final = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    open_standard_files()
     given = _parser().parse_args(arguments)
     try:
         return int(given.run(given))

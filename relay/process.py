@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import resource
+import sys
 from typing import Final
 
 import structlog
@@ -17,6 +19,19 @@ import structlog
 _SPARE_FILES: Final = 64
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
+
+
+def open_standard_files() -> None:
+    """Put /dev/null where standard input, output or error are closed: before any file is opened, for the next socket
+    would take their place, and get what is meant for a person. Children inherit them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - the os module's own spelling
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 
 def raise_file_limit(connections: int) -> None:

@@ -3,7 +3,7 @@
 Job: with ``[upstream] submit = "batch"``, choose who rides with the head of a lane, and read what came back.
 Rules: a run is one submission to the lane (G1): consecutive nonces in one JSON-RPC batch, in their order, each with an
 answer of its own. What has none is unknown, and so is what a node says under a call's id about the batch. A node that
-refuses batches is spoken to singly for `SINGLY_S`.
+refuses batches is spoken to singly for `SINGLY_S`, and so is one that takes single calls and answers no batch.
 Must not know: lanes (they say what follows on what), what becomes of a submission.
 """
 
@@ -33,18 +33,22 @@ CALL_BYTES: Final = 128
 """At most, of a call beside its params."""
 SINGLY_S: Final = 600.0
 """How long a node that refused a batch is sent none."""
+MOST_UNANSWERED: Final = 3
+"""Runs in a row without an answer to any call, whose transactions were then accepted by single calls."""
 CONTENT_TOO_LARGE: Final = 413
 _REFUSED: Final = Lost("the upstream refused the batch")
 
 
 class Runs:
-    """For one upstream. Single until `SINGLY_S` after the last refusal of a batch."""
+    """For one upstream. Single until `SINGLY_S` after the last refusal of a batch, or too many without an answer."""
 
     def __init__(self, settings: Upstream, facts: NodeFacts, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._most = settings.max_submit_batch
         self._facts = facts
         self._clock = clock
         self._singly_until = float("-inf")
+        self._unanswered = 0
+        """Runs in a row."""
         self._log = structlog.get_logger("relay.submit")
         self._ends = {end: metrics.runs.cell(end) for end in metrics.runs.labels["end"]}
         self._sent = metrics.run_submissions.cell()
@@ -68,9 +72,19 @@ class Runs:
         misplaced = [self._is_about_batch(attempt) for attempt in answer.attempts]
         attempts = [_REFUSED if no else attempt for no, attempt in zip(misplaced, answer.attempts, strict=True)]
         if refused := any(misplaced) or answer.status == CONTENT_TOO_LARGE or self._refuses(answer.shared):
-            self._go_singly(answer)
+            self._go_singly("the upstream refuses batches", length=len(answer.attempts), status=answer.status)
         self._ends["refused" if refused else _end(attempts)].n += 1
         return attempts
+
+    def concluded(self, attempts: list[Attempt], *, accepted: bool) -> None:
+        """What `read` left unclear has an end now. ``accepted``: single calls found out that the node has some of it,
+        or made it take some; without that, the node may answer nothing at all, and a batch is as good as a call."""
+        if any(isinstance(attempt, Answered) for attempt in attempts):
+            self._unanswered = 0
+        elif accepted and self._clock() >= self._singly_until:
+            self._unanswered += 1
+            if self._unanswered >= MOST_UNANSWERED:
+                self._go_singly("the upstream takes calls and answers no batch", runs=self._unanswered)
 
     def _is_about_batch(self, attempt: Attempt) -> bool:
         return isinstance(attempt, Answered) and judge(attempt.reply.error, self._facts.client).about_batch
@@ -82,13 +96,13 @@ class Runs:
         verdict = judge(shared, self._facts.client)
         return verdict.about_batch or verdict.disposition in (Disposition.REFUSED_HERE, Disposition.UNRECOGNISED)
 
-    def _go_singly(self, answer: BatchAnswer) -> None:
+    def _go_singly(self, why: str, **seen: object) -> None:
         self._singly_until = self._clock() + SINGLY_S
+        self._unanswered = 0
         self._log.warning(
-            'the upstream refuses batches, submissions go one by one for a while; set upstream.submit to "single" or'
+            f'{why}, submissions go one by one for a while; set upstream.submit to "single" or'
             " lower upstream.max_submit_batch",
-            length=len(answer.attempts),
-            status=answer.status,
+            **seen,
             seconds=SINGLY_S,
         )
 

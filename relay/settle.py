@@ -152,7 +152,9 @@ class Settler:
             wire, share = sound[0].request.method.wire, self._share(deadline)
             answer = await self._client.submit_batch(wire, params, share, permit)
             if permit is None or not permit.denied:
-                await self._conclude_run(dict(zip(sound, self.runs.read(answer), strict=True)), deadline, effects)
+                attempts = self.runs.read(answer)
+                await self._conclude_run(dict(zip(sound, attempts, strict=True)), deadline, effects)
+                self.runs.concluded(attempts, accepted=Effect.ACCEPTED in effects.values())
         return [effects.get(submission) or self._back(submission) for submission in submissions]
 
     async def _sound(self, run: Sequence[Submission], effects: dict[Submission, Effect]) -> Sequence[Submission]:

@@ -96,6 +96,10 @@ FRAMING: Final = (
 )
 
 HEADS: Final = (
+    *(
+        refused(f"first line {line!r}", post().replace(b"POST / HTTP/1.1", line))
+        for line in (b"POST  / HTTP/1.1", b"POST /  HTTP/1.1", b"POST\t/ HTTP/1.1", b"POST /\tHTTP/1.1")
+    ),
     refused("LF behind the request line", b"POST / HTTP/1.1\nHost: relay\r\nContent-Length: 0\r\n\r\n"),
     refused("LF behind a header", headless(b"X: y\n")),
     refused("LF for every line", b"POST / HTTP/1.1\nHost: relay\nContent-Length: 0\n\n"),

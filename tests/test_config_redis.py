@@ -53,10 +53,12 @@ def test_a_url_may_not_say_what_options_say(key: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis://h:99999", "the port 99999 is not one from 1 to 65535"),
-        ("redis://h:0", "the port 0 is not"),
-        ("redis+sentinel://a,b:65536/main", "the port 65536 is not"),
-        ("redis+cluster://a:7000,[::1]:70000", "the port 70000 is not"),
+        ("redis://h:99999", "the port behind a host is not a number from 1 to 65535"),
+        ("redis://h:0", "the port behind a host is not"),
+        ("redis+sentinel://a,b:65536/main", "the port behind a host is not"),
+        ("redis+cluster://a:7000,[::1]:70000", "the port behind a host is not"),
+        ("redis://h:99999999/0", "the port behind a host is not"),
+        ("redis://h:x", "the port behind a host is not"),
         ("redis://h?db=xyz", "db in its query must be a number, not 'xyz'"),
         ("redis://h?db=", "db in its query must be a number"),
         ("redis://h?db=1&db=2", "holds db twice"),

@@ -45,12 +45,21 @@ def test_urls_that_can_be_connected_to_are_taken(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["ws://h", "http://", "http://:80", "http://h:0", "http://h:99999", "http://h:x", "ftp://h",
+    ["ws://h", "http://", "http://:80", "ftp://h",
      "http://h/a b", "http://h/\t", "http://hö/", "http://[::1", "http://h/'", 'http://h/"', "http://h/#a", "http://h#"],
 )  # fmt: skip
 def test_urls_that_cannot_be_connected_to_are_refused(url: str) -> None:
-    """Wrong scheme, no host, no such port, spaces, quotes, a fragment, non-ASCII."""
+    """Wrong scheme, no host, spaces, quotes, a fragment, non-ASCII."""
     with pytest.raises(ConfigFault, match=r"^upstream\.url: .* is not a URL of the form http://HOST:PORT or https://"):
+        check({"upstream": {"url": url}})
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h:0", "http://h:99999", "https://u:p@[::1]:65536/", "http://h:x", "http://h:-1"]
+)
+def test_a_port_that_is_none_is_said_to_be_none(url: str) -> None:
+    """The form of the URL is right, so that its form is not what to talk of."""
+    with pytest.raises(ConfigFault, match=r"^upstream\.url: the port behind its host is not a number from 1 to 65535$"):
         check({"upstream": {"url": url}})
 
 

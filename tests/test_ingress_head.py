@@ -37,6 +37,7 @@ class Oracle:
     """A head as llhttp's own callbacks tell it."""
 
     def __init__(self, head: bytes) -> None:
+        self.first_line = head.partition(b"\r\n")[0]
         self.fields: list[tuple[bytes, bytes]] = []
         self.complete = False
         parser = httptools.HttpRequestParser(self)
@@ -76,6 +77,7 @@ class Oracle:
         codings = [one.strip() for one in b",".join(self.values(b"content-encoding")).split(b",")]
         transfer = self.values(b"transfer-encoding")
         return all((
+            all(self.first_line.split(b" ")),
             hosts == 1 or (old and hosts == 0),
             transfer in ([], [b"chunked"]) and not (transfer and old),
             self.method in (b"POST", b"GET", b"HEAD", b"OPTIONS"),

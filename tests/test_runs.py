@@ -325,6 +325,47 @@ async def test_a_node_that_refuses_batches_gets_none_for_a_while(
         assert batches(stand) == 2
 
 
+UNANSWERED = {
+    "500": Page(method=WHOLE, status=500, body="oops"),
+    "an empty body": Page(method=WHOLE, status=200, body=""),
+    "nothing": Reset(method=WHOLE),
+}
+
+
+@pytest.mark.parametrize("fault", UNANSWERED.values(), ids=UNANSWERED)
+async def test_a_node_that_answers_no_batch_gets_none_for_a_while(
+    fault: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """While single calls are answered: nothing is lost, one warning, and after a while it is tried again."""
+    async with batching() as stand:
+        now = [1000.0]
+        stand.submitter._runs._clock = lambda: now[0]
+        watch(stand)
+        stand.node.script.add(fault)
+        for first in range(0, 4 * (runs.MOST_UNANSWERED + 1), 4):
+            found = await replies(at_once(stand, *map(signed, range(first, first + 4))))
+            assert all("result" in reply for reply in found)
+
+        assert batches(stand) == runs.MOST_UNANSWERED
+        assert capfd.readouterr().out.count("answers no batch") == 1
+        assert stand.node.arrivals.inversions == 0
+
+        now[0] += runs.SINGLY_S
+        await replies(at_once(stand, signed(16), signed(17)))
+        assert batches(stand) == runs.MOST_UNANSWERED + 1
+
+
+async def test_a_batch_that_is_answered_forgives_those_that_were_not() -> None:
+    """Only runs in a row count."""
+    async with batching() as stand:
+        watch(stand)
+        stand.node.script.add(Page(method=WHOLE, status=500, every=2))
+        for first in range(0, 32, 4):
+            await replies(at_once(stand, *map(signed, range(first, first + 4))))
+
+        assert batches(stand) == 8
+
+
 async def test_a_refusal_of_the_batch_under_the_first_id_is_not_its_verdict() -> None:
     """As geth says it: an array of one, under the id of the first call."""
     async with batching() as stand:

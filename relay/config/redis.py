@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from relay.config.values import ConfigFault, masked
+from relay.config.values import MAX_PORT, ConfigFault, has_bad_port, masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +65,6 @@ _KEYS: Final[Mapping[str, Sequence[str]]] = {
 }
 
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
-MAX_PORT: Final = 65535
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -114,11 +113,10 @@ def _check_url(url: str) -> None:
     except ValueError:
         parts = urlsplit("")
     form = FORMS.get(parts.scheme)
+    if form is not None and has_bad_port(parts):
+        raise ConfigFault(f"redis.url: the port behind a host is not a number from 1 to {MAX_PORT}")
     if form is None or not _names_a_place(parts):
         raise ConfigFault(f"redis.url: {masked(url)} is not a URL of the form {form or ', '.join(FORMS.values())}")
-    for host in _hosts(parts):
-        if (found := _HOST.fullmatch(host)) and found[2] and not 0 < int(found[2]) <= MAX_PORT:
-            raise ConfigFault(f"redis.url: {masked(url)}: the port {found[2]} is not one from 1 to {MAX_PORT}")
     seen: set[str] = set()
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
         _check_query(parts.scheme, key, value)

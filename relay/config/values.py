@@ -18,6 +18,9 @@ from relay.errors import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from urllib.parse import SplitResult
+
+MAX_PORT: Final = 65535
 
 
 class ConfigFault(Fault):
@@ -45,7 +48,7 @@ def masked(url: str) -> str:
 def address(text: str, path: str) -> tuple[str, int]:
     """``HOST:PORT`` → (host, port). Raises ConfigFault naming ``path``."""
     host, _, port = text.rpartition(":")
-    if not _is_host(host) or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:  # noqa: PLR2004 - 16 bits
+    if not _is_host(host) or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > MAX_PORT:
         raise ConfigFault(f"{path}: {text!r} is not HOST:PORT, such as 127.0.0.1:8645, 0.0.0.0:8645 or [::1]:8645")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -59,9 +62,12 @@ def check_url(path: str, url: str, *schemes: str) -> None:
     """Is ``url`` one that can be connected to? Raises ConfigFault without showing its secrets."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        usable = parts.scheme in schemes and bool(parts.hostname)
+        bad_port = usable and has_bad_port(parts)
     except ValueError:
-        usable = False
+        usable = bad_port = False
+    if bad_port:
+        raise ConfigFault(f"{path}: the port behind its host is not a number from 1 to {MAX_PORT}")
     if not usable or not _is_plain(url) or set(url) & _NEVER_IN_A_URL:
         forms = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
         if "://" not in url:
@@ -69,6 +75,14 @@ def check_url(path: str, url: str, *schemes: str) -> None:
         raise ConfigFault(
             f"{path}: {masked(url)} is not a URL of the form {forms}, in ASCII, without spaces, quotes and #"
         )
+
+
+def has_bad_port(parts: SplitResult) -> bool:
+    """Is a port of its hosts, of which there may be several, none? With an @ behind the hosts, it is a password's."""
+    if "@" in parts.path + parts.query + parts.fragment:
+        return False
+    ports = [_PORT.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")]
+    return any(port and port[1] and not (port[1].isdecimal() and 0 < int(port[1]) <= MAX_PORT) for port in ports)
 
 
 def check_header(path: str, name: str, value: str) -> None:
@@ -110,6 +124,7 @@ def trusting(ca_file: str) -> ssl.SSLContext:
 # A fragment is never sent: whoever writes # means something else. RFC 3986 has no place for the others but that of ',
 # which logs could not tell from the quote around a URL.
 _NEVER_IN_A_URL: Final = frozenset(" \"'<>#")
+_PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^\[\]:]*):([^:]{0,50})")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type"})
 

@@ -196,10 +196,12 @@ def _take_apart(head: bytes) -> Request | Refusal:
         return too_large()
     if (refusal := _malformed(head)) is not None:
         return refusal
-    method, _, rest = lines[0].partition(b" ")
-    version = rest.rpartition(b" ")[2]
+    words = lines[0].split(b" ")
+    method, version = words[0], words[-1]
     if version not in (b"HTTP/1.1", b"HTTP/1.0"):
         return HTTP_VERSION.refusal()
+    if len(words) != 3 or not words[1]:  # noqa: PLR2004 - those named below; llhttp skips further blanks
+        return HTTP_INVALID.refusal(detail="the first line is not METHOD TARGET VERSION, each after one blank")
     fields: dict[bytes, list[bytes]] = {}
     kept: list[bytes] = []
     secret = False

@@ -144,7 +144,8 @@ async def spawn(start: Start, tasks: TaskOwner, counted: Counted) -> Child:
     It leads a session of its own: Ctrl-C reaches the parent alone.
     """
     ours, theirs = socket.socketpair()
-    inherited = [*start.clients, *(fd for fd in (start.lanes, start.inflight) if fd is not None), theirs.fileno()]
+    inherited = [*start.clients, start.door, theirs.fileno()]
+    inherited += [fd for fd in (start.lanes, start.inflight) if fd is not None]
     command = [sys.executable, "-m", "relay.workers", str(start.number), str(theirs.fileno())]
     try:
         process = await asyncio.create_subprocess_exec(

@@ -60,7 +60,7 @@ class Start(msgspec.Struct, frozen=True):
     count: int
     settings: Settings
     clients: tuple[int, ...]
-    lanes_path: str
+    door: int
     lanes: int | None
     inflight: int | None
 

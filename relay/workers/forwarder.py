@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -49,6 +49,15 @@ PAUSES_S: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.25)
 """Between tries to connect; the last one repeats."""
 STEADY_S: Final = 1.0
 """A link that lived so long was no failed try."""
+OUTAGE_S: Final = 1.0
+"""Longer than a link is down while a lane process hands over or is replaced."""
+
+
+class LinkCheck(NamedTuple):
+    """What /readyz says of the link."""
+
+    ready: bool
+    detail: str
 
 
 class _Ticket:
@@ -91,6 +100,10 @@ class Forwarder:
         """Where tickets go; a link that its lane process is leaving is this no more."""
         self._links: set[Link] = set()
         self._unlinked = asyncio.Event()
+        self._linkless_since = clock()
+        self._no_link_for = "not tried yet"
+        """Why the last try failed, for an operator."""
+        self._outage_told = False
         self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger("relay.workers")
@@ -106,6 +119,13 @@ class Forwarder:
     def linked(self) -> bool:
         """Is there a lane process that takes tickets, as far as one can see from here?"""
         return self._link is not None
+
+    def check(self) -> LinkCheck:
+        """Can tickets be handed on? A link that is down for a moment is no trouble."""
+        if self._link is not None:
+            return LinkCheck(ready=True, detail="linked")
+        seconds = self._clock() - self._linkless_since
+        return LinkCheck(seconds < OUTAGE_S, f"no link to the lane process for {seconds:.1f} s: {self._no_link_for}")
 
     async def start(self) -> None:
         """Begin to look for the lane process. Tickets can be taken before it is there."""
@@ -187,13 +207,14 @@ class Forwarder:
         try:
             _, link = await asyncio.get_running_loop().create_unix_connection(self._new_link, self._path)
         except OSError as error:
-            self._log.debug("no link to the lane process", error=str(error))
+            self._no_link_for = str(error)
             return
         if not link.closing:
             self._links.add(link)
             self._link = link
             self._send_waiting()
             link.send((messages.HANDED_IN, self._name))
+            self._tell_end_of_outage()
             await self._unlinked.wait()
 
     def _new_link(self) -> Link:
@@ -239,10 +260,24 @@ class Forwarder:
     def _unlink(self, link: Link) -> None:
         if self._link is link:
             self._link = None
+            self._linkless_since = self._clock()
             self._unlinked.set()
+
+    def _tell_outage(self) -> None:
+        found = self.check()
+        if not found.ready and not self._outage_told:
+            self._outage_told = True
+            self._log.warning("no link to the lane process, submissions wait", reason=self._no_link_for)
+
+    def _tell_end_of_outage(self) -> None:
+        if self._outage_told:
+            self._outage_told = False
+            seconds = round(self._clock() - self._linkless_since, 1)
+            self._log.info("linked to the lane process again", seconds=seconds)
 
     def _dropped(self, link: Link, why: str) -> None:
         self._links.discard(link)
+        self._no_link_for = why
         self._unlink(link)
         lost = [ticket for ticket in self._tickets.values() if ticket.link is link]
         for ticket in lost:
@@ -260,6 +295,7 @@ class Forwarder:
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
+            self._tell_outage()
             self.sweep()
 
     def sweep(self) -> None:

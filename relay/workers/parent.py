@@ -153,7 +153,7 @@ class Parent:
                 count=role.count,
                 settings=settings,
                 clients=tuple(one.fileno() for one in self._sockets[role.number]),
-                lanes_path=self._lanes.path,
+                door=self._lanes.door,
                 lanes=self._lanes.socket.fileno() if lanes else None,
                 inflight=self._inflight if lanes else None,
             ),

@@ -8,7 +8,7 @@ Must not know: processes, what is served.
 
 from __future__ import annotations
 
-import shutil
+import os
 import socket
 import tempfile
 from pathlib import Path
@@ -49,35 +49,40 @@ def close(sockets: list[socket.socket]) -> None:
 
 
 class LanesPlace:
-    """Where tickets are handed in: a Unix socket in a directory that is only ours. Raises Fault."""
+    """Where tickets are handed in: a Unix socket without a name. Raises Fault.
+
+    Its name is gone once it is bound, so that nobody can remove it, reach it, or leave it behind. What leads to it is
+    ``door``, a descriptor of the file that it was (`path_of`).
+    """
 
     def __init__(self) -> None:
-        try:
-            self.path = str(Path(tempfile.mkdtemp(prefix="relay-")) / "lanes")
-        except OSError as error:
-            raise Fault(f"no directory for temporary files: {error.strerror}; set TMPDIR to one") from error
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self.socket.bind(self.path)
+            with tempfile.TemporaryDirectory(prefix="relay-") as directory:
+                path = str(Path(directory) / "lanes")
+                self.socket.bind(path)
+                self.door = os.open(path, os.O_PATH)
             self.socket.listen(LANES_BACKLOG)
         except OSError as error:
-            self.close()
+            self.socket.close()
             raise Fault(
-                f"{self.path}: no Unix socket can be made here: {error}; set TMPDIR to another place"
+                f"no Unix socket can be made in the directory for temporary files: {error}; set TMPDIR to another"
             ) from error
 
     def __repr__(self) -> str:
-        return f"<LanesPlace {self.path}>"
+        return f"<LanesPlace {self.door}>"
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Nothing is left of it. Idempotent."""
         self.socket.close()
-        forget(self.path)
+        if self.door >= 0:
+            os.close(self.door)
+            self.door = -1
 
 
-def forget(path: str) -> None:
-    """Remove a `LanesPlace.path` and its directory, for a parent that could not."""
-    shutil.rmtree(Path(path).parent, ignore_errors=True)
+def path_of(door: int) -> str:
+    """What to connect to, in a process that has inherited a `LanesPlace.door` (proc(5): such a link needs no name)."""
+    return f"/proc/self/fd/{door}"
 
 
 def _places(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:

@@ -74,7 +74,7 @@ class Worker:
         self._clients: ClientSide | None = None
         if start.clients:  # not one that takes the lanes over while the relay drains
             self._forwarder = Forwarder(
-                start.lanes_path, settings, metrics, self._background, clock=clock, name=os.getpid()
+                sockets.path_of(start.door), settings, metrics, self._background, clock=clock, name=os.getpid()
             )
             self._clients = ClientSide(house, self._node, self._forwarder)
         self.orders: Mapping[str, Callable[..., None]] = {
@@ -182,11 +182,12 @@ class Worker:
         if self._lanes is not None:
             await self._lanes.deserted(self._drain_s + ANSWERING_S)
             await self._lanes.end()
-            sockets.forget(self._start.lanes_path)
         self.finished.set()
 
     async def _check(self) -> None:
         found: dict[str, Readiness] = {"upstream": await self._node.identity.check()}
+        if self._forwarder is not None:
+            found["lanes"] = self._forwarder.check()
         if self._lanes is not None and self._lanes.tier is not None:
             found["redis"] = await self._lanes.tier.check()
         if self._shelf is not None:
