@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.journal.records import Receipt, Record
@@ -208,6 +208,7 @@ def anything(draw: st.DrawFn) -> Evidence:
     )
 
 
+@settings(max_examples=300, deadline=None)
 @given(anything())
 def test_whatever_is_concluded_is_a_way_of_the_life(evidence: Evidence) -> None:
     """Each evidence has a row, and no row leads where the store would refuse it."""
@@ -219,6 +220,7 @@ def test_whatever_is_concluded_is_a_way_of_the_life(evidence: Evidence) -> None:
         assert evidence.record.state in LIVE
 
 
+@settings(max_examples=300, deadline=None)
 @given(anything())
 def test_nothing_is_resent_while_somebody_knows_it_or_did_not_answer(evidence: Evidence) -> None:
     """Nor once its budget is used up, nor in a paused lane, nor where its nonce is used."""
@@ -230,6 +232,7 @@ def test_nothing_is_resent_while_somebody_knows_it_or_did_not_answer(evidence: E
         assert not evidence.paused
 
 
+@settings(max_examples=300, deadline=None)
 @given(anything())
 def test_no_verdict_rests_on_missing_evidence(evidence: Evidence) -> None:
     """Dead letters and superseded ones: everybody answered, and nobody knows it."""
@@ -244,6 +247,7 @@ def test_no_verdict_rests_on_missing_evidence(evidence: Evidence) -> None:
         assert evidence.record.tries > KNOBS.max_resends
 
 
+@settings(max_examples=300, deadline=None)
 @given(anything(), st.data())
 def test_an_endpoint_that_falls_silent_never_leads_to_more(evidence: Evidence, data: st.DataObject) -> None:
     """Whatever was left alone with all answers is not resent, given up or superseded with fewer."""
@@ -255,6 +259,7 @@ def test_an_endpoint_that_falls_silent_never_leads_to_more(evidence: Evidence, d
     assert not (isinstance(after, Move) and after.target in (State.DEAD_LETTER, State.SUPERSEDED))
 
 
+@settings(max_examples=300, deadline=None)
 @given(anything())
 def test_a_dead_letter_is_moved_by_proof_alone(evidence: Evidence) -> None:
     """Never resent, never anything but superseded."""

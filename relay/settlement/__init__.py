@@ -105,6 +105,7 @@ class Settlement:
         self._wanted = asyncio.Event()
         self._swept: asyncio.Future[End] | None = None
         self._owned = False
+        self._loops: list[asyncio.Task[None]] = []
         self._failing: set[str] = set()
 
     def __repr__(self) -> str:
@@ -112,10 +113,12 @@ class Settlement:
 
     def start(self, background: TaskOwner) -> None:
         """Begin, as soon as the journal is open."""
-        background.start("watch", self._watching())
-        background.start("sweep", self._sweeping())
-        background.start("gaps", self._repeating("gaps", GAPS_S, self._look_for_gaps))
-        background.start("census", self._repeating("census", CENSUS_S, self._standing.refresh))
+        self._loops = [
+            background.spawn("watch", self._watching()),
+            background.spawn("sweep", self._sweeping()),
+            background.spawn("gaps", self._repeating("gaps", GAPS_S, self._look_for_gaps)),
+            background.spawn("census", self._repeating("census", CENSUS_S, self._standing.refresh)),
+        ]
 
     async def sweep_now(self) -> End:
         """A sweep by this instance, whoever owns them: its end. Its resends may outlast it."""
@@ -125,7 +128,11 @@ class Settlement:
         return await asyncio.shield(self._swept)
 
     async def close(self) -> None:
-        """Let go of what is shared, and of the witnesses. The background's owner has ended the loops."""
+        """Stop, and let go of what is shared with other instances, and of the witnesses."""
+        loops, self._loops = self._loops, []
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
         if self._swept is not None:
             self._swept.cancel()
         await self._sweep.close()
