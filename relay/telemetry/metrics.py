@@ -237,7 +237,7 @@ HOLDS: Final = (
 class Metrics:
     """All metrics of one process. Built once, by the composition root; tests build their own."""
 
-    def __init__(self) -> None:  # noqa: PLR0915 - a statement for each metric
+    def __init__(self) -> None:
         self.requests = Counter(
             "requests_total",
             "Requests by way in, class and outcome.",
