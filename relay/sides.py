@@ -24,6 +24,7 @@ from relay.journal.shelf import Shelf
 from relay.recorder import Recorder
 from relay.recorder.taking_up import TakingUp
 from relay.router import Router
+from relay.settlement import Settlement
 from relay.submit import Submitter
 from relay.tasks import TaskOwner
 from relay.upstream.accounts import Accounts
@@ -116,6 +117,7 @@ class LaneSide:
             recorder=self.recorder,
         )
         self.taking_up = _taking_up(house, self.recorder, self.submitter)
+        self.settlement = _settlement(house, node, self.recorder, self.taking_up)
         self._webhooks = _webhooks(house)
         self._show(house.metrics)
 
@@ -131,6 +133,8 @@ class LaneSide:
             await self.tier.start()
         if self.taking_up is not None:
             self._ends.start("orphans", self.taking_up.orphans())
+        if self.settlement is not None:
+            self.settlement.start(background)
 
     async def finished(self) -> None:
         """Wait until nothing is in flight, or it was given up. What the lanes hold may outlive its clients (G8)."""
@@ -156,6 +160,8 @@ class LaneSide:
     async def close(self) -> None:
         """Stop what still runs."""
         await self._ends.close()
+        if self.settlement is not None:
+            await self.settlement.close()
         if self.taking_up is not None:
             await self.taking_up.close()
         if self.recorder is not None:
@@ -284,4 +290,24 @@ def _taking_up(house: House, recorder: Recorder | None, submitter: Submitter) ->
         max_wait_s=house.settings.ordering.max_wait_s,
         report=house.report,
         clock=house.clock,
+    )
+
+
+def _settlement(
+    house: House, node: NodeSide, recorder: Recorder | None, taking_up: TakingUp | None
+) -> Settlement | None:
+    if house.shelf is None or recorder is None or taking_up is None:
+        return None
+    return Settlement(
+        house.shelf,
+        node.client,
+        node.identity,
+        house.settings,
+        house.metrics,
+        upstream=node.pool.endpoint.name,
+        actor=recorder.actor,
+        report=house.report,
+        clock=house.clock,
+        take_up=taking_up.take_up,
+        holds=recorder.holds,
     )

@@ -163,3 +163,22 @@ def test_no_repr_of_settings_shows_a_secret(header: str, key: str) -> None:
     assert "Q" not in shown
     assert "X-Name" in shown
     assert "https://***@h.example/***" in shown
+
+
+def test_a_key_is_not_forgotten_while_it_counts() -> None:
+    """Retention is at least the dedupe window; 0 keeps everything."""
+    with pytest.raises(
+        ConfigFault, match=r"^journal\.retention_d: 1 days are fewer than journal\.dedupe_h \(48 hours\)"
+    ):
+        check({"journal": {"retention_d": 1, "dedupe_h": 48}})
+    assert check({"journal": {"retention_d": 0, "dedupe_h": 48}}).journal.retention_d == 0
+    assert check({"journal": {"retention_d": 2, "dedupe_h": 48}}).journal.retention_d == 2
+
+
+def test_witnesses_are_urls_and_their_keys_are_not_shown() -> None:
+    """Each is checked like the upstream's URL, and masked."""
+    with pytest.raises(ConfigFault, match=r"^upstream\.witnesses: ws://\*\*\*@h/\*\*\* is not a URL") as fault:
+        check({"upstream": {"witnesses": ["http://h", "ws://u:s3cret@h/key"]}})
+    shown = dict(changed(check({"upstream": {"witnesses": ["https://u:s3cret@h/key"]}})))
+    assert shown == {"upstream.witnesses": '["https://***@h/***"]'}
+    assert "s3cret" not in str(fault.value)

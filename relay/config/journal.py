@@ -25,6 +25,12 @@ _FORMS: Final = {
 
 def check_journal(journal: Journal) -> None:
     """Can a journal be meant by these? Raises ConfigFault."""
+    if 0 < 24 * journal.retention_d < journal.dedupe_h:
+        raise ConfigFault(
+            f"journal.retention_d: {journal.retention_d} days are fewer than journal.dedupe_h "
+            f"({journal.dedupe_h} hours): an idempotency key would be forgotten while it still counts; raise it or "
+            "lower dedupe_h"
+        )
     url = journal.url
     if not url:
         return

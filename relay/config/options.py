@@ -56,6 +56,7 @@ class Upstream(_Section, frozen=True):
     submit: Literal["single", "batch"] = "single"
     max_submit_batch: Annotated[int, Meta(ge=1, le=1000)] = 50
     ca_file: str = ""
+    witnesses: tuple[str, ...] = ()
 
 
 class Ordering(_Section, frozen=True):
@@ -105,6 +106,10 @@ class Journal(_Section, frozen=True):
     url: str = ""
     answer: Literal["verdict", "accepted"] = "verdict"
     dedupe_h: Annotated[int, Meta(ge=1, le=8760)] = 24
+    confirmations: Annotated[int, Meta(ge=1, le=10_000)] = 12
+    sweep_s: Annotated[float, Meta(ge=5, le=86400)] = 300.0
+    max_resends: Annotated[int, Meta(ge=0, le=1000)] = 3
+    retention_d: Annotated[int, Meta(ge=0, le=36_500)] = 30
 
 
 class Webhooks(_Section, frozen=True):
@@ -191,4 +196,5 @@ _MASKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "urls": _mask_urls,
     "headers": _mask_headers,
     "secret": _mask_all,
+    "witnesses": _mask_urls,
 }

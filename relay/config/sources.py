@@ -67,6 +67,8 @@ def check(tables: Mapping[str, Any]) -> Settings:
         check_origin("server.cors_origins", origin)
     if upstream.url:
         check_url("upstream.url", upstream.url, "http", "https")
+    for witness in upstream.witnesses:
+        check_url("upstream.witnesses", witness, "http", "https")
     if upstream.ws_url:
         check_url("upstream.ws_url", upstream.ws_url, "ws", "wss")
     if upstream.ca_file:

@@ -39,6 +39,7 @@ class Chain:
         self._heights: dict[str, int] = {}
         self._mined: dict[str, Mined] = {}
         self._private: set[str] = set()
+        self._forks = 0
         self._append(Block(0, NO_PARENT, now(), settings.gas_limit, settings.base_fee))
 
     def __repr__(self) -> str:
@@ -92,6 +93,28 @@ class Chain:
         """Set a balance."""
         self.ledger.put(address, self.ledger.account(address)._replace(balance=wei), self.height)
 
+    def change(self, settings: NodeSettings) -> None:
+        """Other settings from the next block on."""
+        self.settings = self.pool.settings = settings
+
+    def reorganise(self, depth: int, *, keep: bool = True) -> None:
+        """Take back the last ``depth`` blocks; their transactions wait again, or are forgotten. Balances go back, too.
+
+        The blocks that come in their place have other hashes, whatever they hold.
+        """
+        depth = min(depth, self.height)
+        taken = self.blocks[len(self.blocks) - depth :]
+        del self.blocks[len(self.blocks) - depth :]
+        self._forks += 1
+        self.ledger.rewind(self.height)
+        self.pool.rewound()
+        for block in taken:
+            del self._heights[block.hash]
+            for mined in block.mined:
+                del self._mined[mined.tx.hash]
+                if keep:
+                    self.pool.add(mined.tx)
+
     @property
     def can_mine(self) -> bool:
         """Is there anything for a block?"""
@@ -112,7 +135,7 @@ class Chain:
             Block(
                 self.height + 1,
                 self.latest.hash,
-                max(self._now(), self.latest.timestamp),
+                max(self._now(), self.latest.timestamp) + self._forks,
                 self.settings.gas_limit,
                 self.settings.base_fee,
                 tuple(mined),

@@ -7,9 +7,10 @@ Must not know: transport.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from relay.devnode.faults import AnyRule
 from relay.devnode.params import BadParams
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 1 << 28
 MAX_BLOCKS: Final = 10_000
+
+
+class Changes(msgspec.Struct, forbid_unknown_fields=True):
+    """What can change without beginning anew."""
+
+    base_fee: Annotated[int, Meta(ge=0)] | None = None
+    gas_limit: Annotated[int, Meta(ge=21_000)] | None = None
 
 
 def _script(node: DevNode, params: Params) -> int:
@@ -67,6 +75,19 @@ def _mine(node: DevNode, params: Params) -> list[str]:
     return [node.mine().hash for _ in range(blocks)]
 
 
+def _change(node: DevNode, params: Params) -> bool:
+    """Change settings of the chain as it is: what the object names."""
+    wanted = params.typed(0, Changes)
+    node.change(**{name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None})
+    return True
+
+
+def _reorganise(node: DevNode, params: Params) -> int:
+    """Take back so many blocks (one); with a second true, forget their transactions. The height."""
+    node.chain.reorganise(params.number(0, 1), keep=not params.flag(1))
+    return node.chain.height
+
+
 def _fund(node: DevNode, params: Params) -> bool:
     """Set the balance of an address, in wei."""
     node.chain.fund(params.address(0), params.number(1))
@@ -89,6 +110,9 @@ CONTROLS: Final[Mapping[str, Callable[[DevNode, Params], Any]]] = {
     "dev_arrivals": _arrivals,
     "dev_mine": _mine,
     "dev_forget": lambda node, params: node.chain.forget(params.hash(0)),
+    "dev_forget_pool": lambda node, _: node.chain.pool.clear(),
+    "dev_change": _change,
+    "dev_reorg": _reorganise,
     "dev_release": lambda node, _: node.release(),
     "dev_fund": _fund,
     "dev_bytes": _bytes,

@@ -61,6 +61,14 @@ class Ledger:
             versions.pop()
         versions.append(_Version(height, *account))
 
+    def rewind(self, height: int) -> None:
+        """Forget whatever blocks above this height changed."""
+        for versions in self._versions.values():
+            while len(versions) > 1 and versions[-1].height > height:
+                versions.pop()
+            if versions[-1].height > height:
+                versions[-1] = _Version(height, *NOBODY)
+
     def credit(self, address: bytes, wei: int, height: int) -> None:
         """Add to a balance (take from it, if negative)."""
         account = self.account(address)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class Mempool:
     """The pool of one chain."""
 
-    __slots__ = ("_by_hash", "_ledger", "_numbers", "_queues", "_settings")
+    __slots__ = ("_by_hash", "_ledger", "_numbers", "_queues", "settings")
 
     def __init__(self, settings: NodeSettings, ledger: Ledger) -> None:
-        self._settings = settings
+        self.settings = settings
         self._ledger = ledger
         self._queues: dict[bytes, Queue] = {}
         self._by_hash: dict[str, tuple[int, SignedTransaction]] = {}
@@ -54,7 +54,7 @@ class Mempool:
         """Take a transaction, or say why not, in geth's words."""
         account = self._ledger.account(tx.sender_bytes)
         queue = self._queues.get(tx.sender_bytes) or Queue(account.nonce)
-        if refused := refusal(tx, View(self._settings, account, queue)):
+        if refused := refusal(tx, View(self.settings, account, queue)):
             return refused
         if replaced := queue.by_nonce.get(tx.nonce):
             self._remove(queue, replaced)
@@ -75,6 +75,20 @@ class Mempool:
         self._remove(queue, tx)
         queue.next = min(queue.next, tx.nonce)
         return True
+
+    def clear(self) -> int:
+        """Forget all of it. How many there were."""
+        forgotten = len(self)
+        self._by_hash.clear()
+        self._queues.clear()
+        return forgotten
+
+    def rewound(self) -> None:
+        """The ledger was taken back: count anew what is ready."""
+        for sender, queue in self._queues.items():
+            queue.next = self._ledger.account(sender).nonce
+            while queue.next in queue.by_nonce:
+                queue.next += 1
 
     def mined(self, tx: SignedTransaction) -> None:
         """The transaction is in a block now."""
@@ -97,7 +111,7 @@ class Mempool:
     def _head(self, sender: bytes) -> tuple[int, SignedTransaction] | None:
         queue = self._queues.get(sender)
         tx = queue.by_nonce.get(self._ledger.account(sender).nonce) if queue else None
-        return self._by_hash[tx.hash] if tx and tx.fee_cap >= self._settings.base_fee else None
+        return self._by_hash[tx.hash] if tx and tx.fee_cap >= self.settings.base_fee else None
 
     def _remove(self, queue: Queue, tx: SignedTransaction) -> None:
         del queue.by_nonce[tx.nonce]

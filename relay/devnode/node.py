@@ -12,7 +12,9 @@ import asyncio
 import random
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
 
 from relay.devnode.arrivals import Arrivals
 from relay.devnode.chain import Chain
@@ -110,6 +112,11 @@ class DevNode:
         self._begin(settings or self.settings)
         self._wind()
         self.stir()
+
+    def change(self, **changes: Any) -> None:
+        """Other settings from now on (``base_fee``, ``gas_limit``); the chain stays."""
+        self.settings = msgspec.structs.replace(self.settings, **changes)
+        self.chain.change(self.settings)
 
     def mine(self) -> Block:
         """Make a block of what is ready, be it empty."""

@@ -13,6 +13,7 @@ import itertools
 import time
 import zlib
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -67,6 +68,16 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     attempts: list[Attempt]
     status: int | None = None
     shared: object = None
+
+
+class ReadBatch(msgspec.Struct, frozen=True):
+    """What came of a batch of reads: a result for each call, in their order; `Unread` where there is none.
+
+    ``refused``: there was an answer, and it holds none to any call of the batch; alone they may be answered.
+    """
+
+    results: list[Any]
+    refused: bool
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -236,17 +247,19 @@ class UpstreamClient:
 
     async def read(self, method: str, params: list[Any], timeout_s: float | None = None) -> Any:
         """The result of a call that only reads, as Python values; `Unread` (a value) if there is none."""
-        attempt = await self.call(method, params, timeout_s)
-        match attempt:
-            case Answered(jsonrpc.Reply(result=bytes(text))):
-                try:
-                    return jsonrpc.read_json(text)
-                except ValueError as error:
-                    return Unread(f"the result is no JSON we can read: {error}")
-            case Answered(reply):
-                return Unread(f"the upstream answered an error: {reply.error_text!r:.200}")
-            case NotSent(detail) | Lost(detail):
-                return Unread(detail)
+        return _as_value(await self.call(method, params, timeout_s))
+
+    async def read_batch(self, method: str, params: Sequence[list[Any]], timeout_s: float) -> ReadBatch:
+        """As `read`, several at once in one batch, and not at the cost of the lanes."""
+        numbers = [b"%d" % next(self._numbers) for _ in params]
+        calls = [
+            jsonrpc.call_text(number, method, orjson.dumps(each)) for number, each in zip(numbers, params, strict=True)
+        ]
+        end = await self._exchange(jsonrpc.join(calls), timeout_s, reserved=False, repeatable=_always)
+        answer = _as_batch_answer(end, numbers)
+        answered = any(isinstance(each, Answered) for each in answer.attempts)
+        refused = not answered and (answer.shared is not None or _refuses(answer.status))
+        return ReadBatch([_as_value(attempt) for attempt in answer.attempts], refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +271,28 @@ class Unread:
 
 def _always() -> bool:
     return True
+
+
+def _refuses(status: int | None) -> bool:
+    """Is it the request that the node does not like, and not the moment?"""
+    return (
+        status is not None
+        and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+        and status != HTTPStatus.TOO_MANY_REQUESTS
+    )
+
+
+def _as_value(attempt: Attempt) -> Any:
+    match attempt:
+        case Answered(jsonrpc.Reply(result=bytes(text))):
+            try:
+                return jsonrpc.read_json(text)
+            except ValueError as error:
+                return Unread(f"the result is no JSON we can read: {error}")
+        case Answered(reply):
+            return Unread(f"the upstream answered an error: {reply.error_text!r:.200}")
+        case NotSent(detail) | Lost(detail):
+            return Unread(detail)
 
 
 def _as_attempt(end: Whole | Failure, number: bytes) -> Attempt:
