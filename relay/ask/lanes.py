@@ -1,8 +1,8 @@
 """How a lane is told to a client: what is open in it, which nonces are missing, what blocks it.
 
 Job: the lane's setting, its open rows and the node's counts → one view. `_obstacle` has the order of the reasons.
-Rules: a nonce is missing where the chain needs one next and no live row has it; a dead letter holds its nonce no longer
-than it may still land. What the node did not say is null, and nothing is concluded from it.
+Rules: a nonce is missing where the node needs it for what waits above and no live row has it (a dead letter is sent by
+nobody). What the node did not say is null, and nothing is concluded from it.
 Must not know: stores, nodes, who asks.
 """
 
