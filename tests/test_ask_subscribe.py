@@ -17,7 +17,9 @@ from relay.journal.records import Receipt
 from relay.lifecycle import State
 from relay.testing.samples import BOB, CHAIN, admitted, intake, moved, sealed
 from relay.testing.two import worker
+from relay.transaction import decode
 from tests.ask_rig import ALICE, UNKNOWN, Relay, call, hear, relay
+from tests.stand import signed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -258,3 +260,17 @@ async def test_a_drain_ends_what_is_told() -> None:
             _, message = await drained
         assert message.data == WSCloseCode.SERVICE_RESTART
         await here.clients._feeds.settled()
+
+
+async def test_a_submission_is_told_from_its_ticket_to_the_node() -> None:
+    """By a relay that carries it out: one sends over HTTP, another one hears."""
+    async with relay() as here, client(here) as socket:
+        raw = signed(0, chainId=CHAIN)
+        transaction = decode(bytes.fromhex(raw[2:]))
+        id_ = await subscribe(socket, senders=[transaction.sender], hashes=[transaction.hash])
+        assert await here.result("eth_sendRawTransaction", raw) == transaction.hash
+        results = [await told(socket, id_) for _ in range(3)]
+        assert [result["event"]["state"] for result in results] == ["queued", "sealed", "pending"]
+        assert [result["event"]["version"] for result in results] == [1, 2, 3]
+        shown = await here.result("relay_getTransaction", transaction.hash)
+        assert (shown["state"], shown["nonce"], shown["mayStillLand"]) == ("pending", "0x0", True)
