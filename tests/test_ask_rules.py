@@ -124,6 +124,7 @@ BLOCKED: dict[str, tuple[dict[str, Any], list[tuple[int, int]], tuple[str, int] 
     "only the pool's count": (told(row(2), latest=None, pending=1), [(1, 1)], ("gap", 1)),
     "a dead letter holds it": (told(row(0, State.DEAD_LETTER), row(1)), [(0, 0)], ("dead_letter", 0)),
     "mined rows wait for nothing": (told(row(0, State.MINED), row(1), latest=1), [], None),
+    "used, and not yet known to be mined": (told(row(0, reason=Reason.TIMEOUT_IN_POOL), latest=1), [], None),
     "all mined": (told(row(0, State.MINED), latest=1), [], None),
     "paused, with nothing in it": (told(paused=True), [], None),
     "paused before all": (told(row(2), paused=True), [(0, 1)], ("paused", 2)),
@@ -140,6 +141,15 @@ def test_what_is_missing_and_what_blocks(
 ) -> None:
     """The reason that stands first: a pause, a gap below, the lowest one's own, a gap above it."""
     assert (view["missing"], view["blockedBy"]) == (missing, blocked)
+
+
+def test_the_lowest_outstanding_is_what_the_chain_has_to_mine() -> None:
+    """Not what it has used, nor a dead letter."""
+    rows = (row(0, State.MINED), row(1), row(2, State.DEAD_LETTER), row(3, State.QUEUED))
+    assert told(*rows, latest=1)["lowestOutstanding"] == "0x1"
+    assert told(*rows, latest=2)["lowestOutstanding"] == "0x3"
+    assert told(*rows, latest=4)["lowestOutstanding"] is None
+    assert told(*rows, latest=None)["lowestOutstanding"] == "0x1"
 
 
 def test_a_long_lane_is_cut() -> None:
