@@ -112,28 +112,26 @@ async def test_two_instances_on_one_file(tmp_path: Path) -> None:
             assert (await told(socket, id_))["transaction"]["hash"] == views.data(record.hash)
 
 
-async def test_the_answer_goes_first() -> None:
-    """A batch that subscribes and has a call which takes its time: notifications wait for its answer."""
-    async with relay() as here, client(here) as socket:
-        record = await admitted(here.journal)
-        raw = "0x02" + "00" * 10
-        name = {"hashes": [views.data(record.hash)]}
-        batch = [call("relay_subscribe", "transactions", name, id_=1), call("eth_sendRawTransaction", raw, id_=2)]
-        gate = asyncio.Event()
-        kept = here.journal.latest_changes
+async def test_the_answer_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch subscribes and holds a transaction that waits for a lower nonce: what is told meanwhile waits, too."""
+    told_already, tell = asyncio.Event(), news.Hearing.tell
 
-        async def slow(limit: int) -> Any:
-            changes = await kept(limit)
-            await moved(here.journal, record, State.SEALED)
-            gate.set()
-            return changes
+    def spied(hearing: news.Hearing, text: bytes) -> None:
+        tell(hearing, text)
+        told_already.set()
 
-        here.journal.latest_changes = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(news.Hearing, "tell", spied)
+    async with relay(ordering={"reorder_window_ms": 20_000}) as here, client(here) as socket:
+        raw = signed(1, chainId=CHAIN)
+        wanted = {"hashes": [decode(bytes.fromhex(raw[2:])).hash]}
+        batch = [call("relay_subscribe", "transactions", wanted, id_=1), call("eth_sendRawTransaction", raw, id_=2)]
         await socket.send_json(batch)
+        await told_already.wait()
+        await here.result("eth_sendRawTransaction", signed(0, chainId=CHAIN))
         answers = await hear(socket)
-        assert gate.is_set()
         assert [answer["id"] for answer in answers] == [1, 2]
-        assert (await told(socket, answers[0]["result"]))["event"]["state"] == "sealed"
+        results = [await told(socket, answers[0]["result"]) for _ in range(3)]
+        assert [result["event"]["state"] for result in results] == ["queued", "sealed", "pending"]
 
 
 async def test_a_subscription_ends() -> None:
