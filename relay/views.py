@@ -44,9 +44,13 @@ def public(record: Record, receipts: Sequence[ReceiptSeen] = ()) -> View:
 
 
 def event(told: Event) -> View:
-    """A change, as a client is told it. ``id`` is the same at every telling; ``origin`` is null for the first."""
+    """A change, as a client is told it. ``id`` is the same at every telling; ``origin`` is null for the first.
+
+    ``version`` rises by one with each change of a submission.
+    """
     return {
         "id": told.id,
+        "version": told.version,
         "at": moment(told.at_ms),
         "origin": None if told.origin is None else told.origin.value,
         "state": told.state.value,
@@ -120,7 +124,6 @@ def operator_event(told: Event) -> View:
         "detail": told.detail,
         "actor": told.actor,
         "fence": told.fence,
-        "version": told.version,
     }
 
 

@@ -263,3 +263,44 @@ async def test_a_connection_goes_on_behind_a_question() -> None:
         writer.close()
         assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 3
         assert everything.count(b"Connection: close") == 1
+
+
+async def test_a_client_that_leaves_before_the_answer() -> None:
+    """Nothing is written to it, and it is counted as gone, once."""
+    async with relay() as here:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(*_: Any) -> Any:
+            asked.set()
+            await go_on.wait()
+
+        here.journal.by_hash = slow  # type: ignore[method-assign, assignment]
+        host, port = here.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET /transactions/{UNKNOWN} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        await asked.wait()
+        writer.close()
+        async with asyncio.timeout(10):
+            while not here.count("http", "ask", "gone"):  # noqa: ASYNC110 - the loop has to see the end
+                await asyncio.sleep(0)
+        go_on.set()
+        await here.clients.answers.settled()
+        assert here.count("http", "ask", "answered") == 0
+
+
+async def test_a_fault_of_ours_is_reported_and_answered() -> None:
+    """500 to GET, -32603 to a call, also within a batch."""
+    async with relay() as here:
+
+        async def broken(*_: Any) -> Any:
+            raise RuntimeError("a bug")
+
+        here.journal.by_hash = broken  # type: ignore[method-assign, assignment]
+        response, body = await here.get(f"/transactions/{UNKNOWN}")
+        assert (response.status, json.loads(body)["error"]["code"]) == (500, -32603)
+        question = call("relay_getTransaction", UNKNOWN)
+        assert (await here.post(question))["error"]["code"] == -32603
+        answers = await here.post([question, call("eth_chainId", id_=2)])
+        assert [answer.get("result", answer.get("error", {}).get("code")) for answer in answers] == [-32603, hex(CHAIN)]
+        assert [fault.split(":")[0] for fault in here.faults] == ["answers.look", "ask", "ask"]
+        here.faults.clear()

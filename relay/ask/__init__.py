@@ -141,11 +141,12 @@ class Ask:
         return {"event": views.event(change.event), "transaction": await self._shown(change.record)}
 
     async def _hear(self, changes: Sequence[Change]) -> None:
-        """First everything is made ready, then it is told in one stretch: a failure tells nothing twice."""
+        """First everything is made ready, then it is told: a failure of the journal tells nothing twice."""
         wanted = [(self._subscriptions.wanting(change.record), change) for change in changes]
         ready = [(wanting, await self._told(change)) for wanting, change in wanted if wanting]
         for wanting, result in ready:
             tell(wanting, result)
+            await asyncio.sleep(0)  # or one who listens well would have all of them waiting at once
 
 
 def _denied(method: str) -> Refusal:

@@ -1,8 +1,9 @@
 """How a lane is told to a client: what is open in it, which nonces are missing, what blocks it.
 
 Job: the lane's setting, its open rows and the node's counts → one view. `_obstacle` has the order of the reasons.
-Rules: a nonce is missing where the chain needs one next and no live row has it; a dead letter holds its nonce no longer
-than it may still land. What the node did not say is null, and nothing is concluded from it.
+Rules: a row whose nonce the chain has used waits for nothing, whatever its state says by now. A nonce is missing where
+the node needs it for what waits above and no live row has it (a dead letter is sent by nobody). What the node did not
+say is null, and nothing is concluded from it.
 Must not know: stores, nodes, who asks.
 """
 
@@ -43,7 +44,7 @@ class Counts:
 def told(lane: Lane, rows: Sequence[Record], counts: Counts) -> View:
     """The view. ``rows``: the open ones in nonce order; one more than `MAX_ROWS` where there are more."""
     more, rows = len(rows) > MAX_ROWS, rows[:MAX_ROWS]
-    waiting = [row for row in rows if row.state in _WAITING]
+    waiting = [row for row in rows if row.state in _WAITING and row.nonce >= (counts.latest or 0)]
     missing = _missing(waiting, counts.needed)
     return {
         "chainId": quantity(lane.chain_id),

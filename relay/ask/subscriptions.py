@@ -121,7 +121,8 @@ class Subscriptions:
 
 
 def tell(subscriptions: list[Subscription], result: View) -> None:
-    """The same result to each."""
+    """The same result to each that has not ended meanwhile."""
     text = orjson.dumps(result)
     for subscription in subscriptions:
-        subscription.listener.tell(_NOTIFICATION % (subscription.id.encode(), text))
+        if subscription.id in subscription.listener.client.subscriptions:
+            subscription.listener.tell(_NOTIFICATION % (subscription.id.encode(), text))

@@ -90,6 +90,12 @@ def of_refusal(refusal: Refusal) -> Whole:
     return _refused(refusal, jsonrpc.refusal_text(jsonrpc.NULL, refusal))
 
 
+def ready_refusal(refusal: Refusal) -> Ready:
+    """The same as text."""
+    head, body = of_refusal(refusal)
+    return Ready(top_of(head, len(body)), body)
+
+
 def of_failed_call(body: bytes, refusal: Refusal) -> Whole:
     """The answer to a call, or batch, that could not be passed on."""
     return _refused(refusal, _under_its_ids(body, refusal))

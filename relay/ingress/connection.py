@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
-from relay.errors import DRAINING, HTTP_TIMEOUT, INTERNAL, TOO_MANY_CONNECTIONS
+from relay.errors import DRAINING, HTTP_TIMEOUT, INTERNAL
 from relay.ingress import answers, limits
 from relay.ingress.answers import ANSWER, BODILESS, CHUNKED, GO_ON, JOINED, Ready
 from relay.ingress.faults import contained
 from relay.ingress.head import HEAD_END, Plan, Refused
 from relay.ingress.incoming import Complete, Continue, Incoming
-from relay.ingress.limits import State, Watch
+from relay.ingress.limits import IDLE, WORKING, State, Watch
 from relay.router import FORWARD, Answer, Asked, Forward, failure_refusal
 from relay.upstream.exchange import SHUT_DOWN
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from relay.ingress.looking import Question
     from relay.ingress.shared import Shared
     from relay.upstream.exchange import Exchange, Failure, Head
-
-IDLE: Final = State.IDLE
-WORKING: Final = State.WORKING
 
 
 class Connection(asyncio.Protocol):
@@ -75,8 +72,7 @@ class Connection(asyncio.Protocol):
         if beyond > limits.MAX_TURNED_AWAY:
             self.abort()
         elif beyond > 0:
-            refusal = TOO_MANY_CONNECTIONS.refusal(limit=self._shared.max_connections)
-            self._refuse(self._shared.heads.refuse(b"", refusal))
+            self._refuse(self._shared.too_many)
 
     def data_received(self, data: bytes) -> None:
         """The next bytes; usually one whole request."""
@@ -235,11 +231,7 @@ class Connection(asyncio.Protocol):
             self._give(*answers.of_failed_call(self._body, INTERNAL.refusal()))
 
     def _repeatable(self) -> bool:
-        try:
-            return self._shared.routes.repeatable(self._body)
-        except Exception as error:  # noqa: BLE001 - reported; "no" is always safe
-            self._shared.report("ingress.http", error)
-            return False
+        return self._shared.repeatable(self._body)
 
     # From an answer to bytes: the sink of a passed-through call, and what it shares with our own answers.
 
@@ -352,8 +344,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, refused: Refused) -> None:
         """Answer a request that is not taken. The rest of it may still come, so the connection ends here."""
         self._shared.refused.answered.n += 1
-        head, body = answers.of_refusal(refused.refusal)
-        self._say(Ready(answers.top_of(head, len(body)), body), refused.last_tail)
+        self._say(answers.ready_refusal(refused.refusal), refused.last_tail)
         self._linger()
 
     def _linger(self) -> None:

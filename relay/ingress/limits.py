@@ -27,6 +27,9 @@ class State(Enum):
     GONE = "the transport is closed"
 
 
+IDLE: Final = State.IDLE
+WORKING: Final = State.WORKING
+
 READING: Final = frozenset({State.IDLE, State.HEAD, State.BODY})
 IN_WORK: Final = frozenset({State.WORKING, State.ANSWERING})
 BUSY: Final = frozenset({State.WORKING, State.ANSWERING, State.FLUSHING})

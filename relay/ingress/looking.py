@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from relay.tasks import TaskOwner
     from relay.views import View
 
-_TARGET: Final = re.compile(rb"(GET|HEAD) (?:https?://[^/?#]*)?/transactions/([^?# ]*)[^ ]* ", re.IGNORECASE)
+_TARGET: Final = re.compile(rb"(GET|HEAD) (?:(?i:https?)://[^/?#]*)?/transactions/([^?# ]*)[^ ]* ")
 _IF_NONE_MATCH: Final = re.compile(rb"\r\nIf-None-Match:[ \t]*([^\r\n]*)", re.IGNORECASE)
 _TAG: Final = re.compile(rb'"[^"]*"')
 _SERVICE_UNAVAILABLE: Final = 503
@@ -52,7 +52,7 @@ def question(head: bytes) -> Question | None:
         return None
     known = b",".join(_IF_NONE_MATCH.findall(head))
     tags = {b"*"} if known.strip() == b"*" else _TAG.findall(known)
-    return Question(hash_of(target[2].decode("latin-1")), frozenset(tags), with_body=target[1].upper() == b"GET")
+    return Question(hash_of(target[2].decode("latin-1")), frozenset(tags), with_body=target[1] == b"GET")
 
 
 class Looker:

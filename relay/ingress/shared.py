@@ -14,6 +14,7 @@ from email.utils import formatdate
 from functools import partial
 from typing import TYPE_CHECKING
 
+from relay.errors import TOO_MANY_CONNECTIONS
 from relay.ingress.head import HeadMemo
 from relay.ingress.limits import BODY_S, HEAD_S, LINGER_S, RETIRED_IDLE_S, State
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from relay import config
     from relay.ingress.answers import Ready
     from relay.ingress.connection import Connection
+    from relay.ingress.head import Refused
     from relay.ingress.looking import Question
     from relay.router import Routes
     from relay.telemetry.metrics import Metrics
@@ -111,6 +113,19 @@ class Shared:
         """Count a new connection. Returns how many there are beyond the limit."""
         self.open.add(connection)
         return len(self.open) + len(self.handed_over) - self.max_connections
+
+    @property
+    def too_many(self) -> Refused:
+        """What one beyond the limit is told."""
+        return self.heads.refuse(b"", TOO_MANY_CONNECTIONS.refusal(limit=self.max_connections))
+
+    def repeatable(self, body: bytes) -> bool:
+        """As `Routes.repeatable`; a fault is reported, and "no" is always safe."""
+        try:
+            return self.routes.repeatable(body)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.report("ingress.http", error)
+            return False
 
     def hand_over(self, connection: Connection) -> Callable[[], None]:
         """It belongs to the WebSocket side now, and still counts. Returns what to call when it is closed."""
