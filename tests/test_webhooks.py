@@ -17,11 +17,12 @@ from aiohttp import web
 from relay import config
 from relay.journal.faults import Unavailable
 from relay.journal.memory import MemoryJournal
+from relay.journal.records import Receipt
 from relay.journal.shelf import Shelf
 from relay.lifecycle import State
 from relay.tasks import TaskOwner
 from relay.telemetry.metrics import Metrics
-from relay.testing.samples import admitted, moved
+from relay.testing.samples import admitted, decision, moved
 from relay.webhooks import Pace, Webhooks, receivers
 from relay.webhooks.backoff import GIVE_UP_S
 from relay.webhooks.courier import SLOTS
@@ -155,6 +156,17 @@ async def test_each_change_is_told_once_it_is_on_disk(url: str, hook: Hook) -> N
         ("pending", "mined"),
     ]
     assert {value["transaction"]["hash"] for value in got.values()} == {"0x" + record.hash.hex()}
+
+
+async def test_a_mined_one_is_told_with_its_block(url: str, hook: Hook) -> None:
+    """By the receipt that came with the decision."""
+    async with telling(hook.url, url=url) as tells:
+        record = await moved(tells.journal, await admitted(tells.journal), State.SEALED, State.PENDING)
+        seen = Receipt(record.id, 9, b"\x09" * 32, 1)
+        await tells.journal.decide([decision(record, State.MINED, facts=(seen,))])
+        transactions = [delivery.value["transaction"] for delivery in await hook.take(4)]
+    assert [one.get("blockNumber") for one in transactions if one["state"] == "mined"] == ["0x9"]
+    assert not any("blockNumber" in one for one in transactions if one["state"] != "mined")
 
 
 async def test_a_delivery_is_signed_as_the_page_says(url: str, hook: Hook) -> None:
@@ -453,6 +465,30 @@ async def test_the_end_waits_for_what_is_on_the_wire(hook: Hook) -> None:
         await closing
         assert tells.ended("delivered") == 1
         assert await tells.census() == (1, 0)
+
+
+async def test_what_is_taken_at_the_end_is_left_for_the_next(hook: Hook) -> None:
+    """The journal answers when nobody delivers any more: nothing is posted."""
+    journal, _ = memory(hook.url)
+    asked, answer, answered_ = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    take = journal.take_notices
+
+    async def late(*args: Any, **keys: Any) -> Any:
+        asked.set()
+        await answer.wait()
+        answered_.set()
+        return await take(*args, **keys)
+
+    journal.take_notices = late  # type: ignore[method-assign]
+    await admitted(journal)
+    async with telling(hook.url, journal=journal) as tells:
+        await asked.wait()
+        await tells.webhooks.close()
+        answer.set()
+        await answered_.wait()
+        await until(lambda: any(row.tries for row in journal._outbox.values()))
+    assert hook.got == []
+    assert (await journal.census()).outbox_waiting == 1
 
 
 async def test_what_hangs_at_the_end_is_told_by_the_next(hook: Hook) -> None:
