@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from aiohttp import web
 
 from relay import config
@@ -297,6 +299,20 @@ async def test_nobody_there_is_a_failure(hook: Hook) -> None:
     assert not re.search("user|password|hook", why(journal)[0])
 
 
+async def test_a_certificate_that_nobody_vouches_for_is_a_failure() -> None:
+    """Nothing is told to whoever answers in the receiver's place."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with Hook(tls=context) as hook:
+        journal, _ = memory(hook.url)
+        async with telling(hook.url, journal=journal) as tells:
+            await admitted(journal)
+            await tells.counted(failed=1)
+            await until(lambda: why(journal) != [""])
+    assert "certificate verify failed" in why(journal)[0]
+    assert hook.got == []
+
+
 async def test_retry_after_is_heeded(hook: Hook) -> None:
     """For this delivery and for all others: the receiver is left alone."""
     journal, clock = memory(hook.url)
@@ -518,6 +534,22 @@ async def test_an_instance_tells(tmp_path: Path, hook: Hook) -> None:
         got = sorted((delivery.value for delivery in await hook.take(3)), key=lambda value: value["version"])
     assert [value["transaction"]["state"] for value in got] == ["queued", "sealed", "pending"]
     assert {value["transaction"]["hash"] for value in got} == {answer["result"]}
+
+
+async def test_no_client_waits_for_a_receiver(tmp_path: Path, hook: Hook) -> None:
+    """All that may be on the wire hangs there, and submissions are answered as ever."""
+
+    async def hang(_: Delivery) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    hook.answer = hang
+    journal = {"url": f"sqlite:///{tmp_path}/journal.db"}
+    async with running(journal=journal, webhooks={"urls": [hook.url], "secret": SECRET}) as relay:
+        for nonce in range(SLOTS):
+            _, answer = await relay.post(submission(signed(nonce)))
+            assert "result" in answer
+        assert len(await hook.take(SLOTS)) == SLOTS
 
 
 # Helpers
