@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from aiohttp import web
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Mapping
 
 
@@ -41,16 +42,17 @@ class Hook:
     inside: int = 0
     most_inside: int = 0
     url: str = ""
+    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._take)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}/hook"
+        self.url = f"http{'s' if self.tls else ''}://{host}:{port}/hook"
         self._more = asyncio.Condition()
         return self
 

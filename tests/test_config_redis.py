@@ -107,7 +107,7 @@ def test_no_fault_shows_the_password() -> None:
             redis(url=unescaped)
         assert "secret" not in str(fault.value)
         assert "99999" not in str(fault.value)
-    assert "secret" not in repr(redis(url="redis://:secret@a"))
+    assert "hidden" not in repr(redis(url="redis://:hidden@a"))
 
 
 def test_a_lease_is_at_least_four_time_outs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -12,16 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from aiohttp import web
 
 from relay import config
 from relay.journal.faults import Unavailable
 from relay.journal.memory import MemoryJournal
+from relay.journal.records import Receipt
 from relay.journal.shelf import Shelf
 from relay.lifecycle import State
 from relay.tasks import TaskOwner
 from relay.telemetry.metrics import Metrics
-from relay.testing.samples import admitted, moved
+from relay.testing.samples import admitted, decision, moved
 from relay.webhooks import Pace, Webhooks, receivers
 from relay.webhooks.backoff import GIVE_UP_S
 from relay.webhooks.courier import SLOTS
@@ -157,6 +160,17 @@ async def test_each_change_is_told_once_it_is_on_disk(url: str, hook: Hook) -> N
     assert {value["transaction"]["hash"] for value in got.values()} == {"0x" + record.hash.hex()}
 
 
+async def test_a_mined_one_is_told_with_its_block(url: str, hook: Hook) -> None:
+    """By the receipt that came with the decision."""
+    async with telling(hook.url, url=url) as tells:
+        record = await moved(tells.journal, await admitted(tells.journal), State.SEALED, State.PENDING)
+        seen = Receipt(record.id, 9, b"\x09" * 32, 1)
+        await tells.journal.decide([decision(record, State.MINED, facts=(seen,))])
+        transactions = [delivery.value["transaction"] for delivery in await hook.take(4)]
+    assert [one.get("blockNumber") for one in transactions if one["state"] == "mined"] == ["0x9"]
+    assert not any("blockNumber" in one for one in transactions if one["state"] != "mined")
+
+
 async def test_a_delivery_is_signed_as_the_page_says(url: str, hook: Hook) -> None:
     """The page's own code takes it, and takes it no more when one byte is another."""
     async with telling(hook.url, url=url) as tells:
@@ -283,6 +297,20 @@ async def test_nobody_there_is_a_failure(hook: Hook) -> None:
         await tells.counted(failed=1)
         await until(lambda: why(journal) != [""])
     assert not re.search("user|password|hook", why(journal)[0])
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_a_failure() -> None:
+    """Nothing is told to whoever answers in the receiver's place."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with Hook(tls=context) as hook:
+        journal, _ = memory(hook.url)
+        async with telling(hook.url, journal=journal) as tells:
+            await admitted(journal)
+            await tells.counted(failed=1)
+            await until(lambda: why(journal) != [""])
+    assert "certificate verify failed" in why(journal)[0]
+    assert hook.got == []
 
 
 async def test_retry_after_is_heeded(hook: Hook) -> None:
@@ -455,6 +483,30 @@ async def test_the_end_waits_for_what_is_on_the_wire(hook: Hook) -> None:
         assert await tells.census() == (1, 0)
 
 
+async def test_what_is_taken_at_the_end_is_left_for_the_next(hook: Hook) -> None:
+    """The journal answers when nobody delivers any more: nothing is posted."""
+    journal, _ = memory(hook.url)
+    asked, answer, answered_ = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    take = journal.take_notices
+
+    async def late(*args: Any, **keys: Any) -> Any:
+        asked.set()
+        await answer.wait()
+        answered_.set()
+        return await take(*args, **keys)
+
+    journal.take_notices = late  # type: ignore[method-assign]
+    await admitted(journal)
+    async with telling(hook.url, journal=journal) as tells:
+        await asked.wait()
+        await tells.webhooks.close()
+        answer.set()
+        await answered_.wait()
+        await until(lambda: any(row.tries for row in journal._outbox.values()))
+    assert hook.got == []
+    assert (await journal.census()).outbox_waiting == 1
+
+
 async def test_what_hangs_at_the_end_is_told_by_the_next(hook: Hook) -> None:
     """The end does not wait for ever; the hold runs out."""
 
@@ -482,6 +534,22 @@ async def test_an_instance_tells(tmp_path: Path, hook: Hook) -> None:
         got = sorted((delivery.value for delivery in await hook.take(3)), key=lambda value: value["version"])
     assert [value["transaction"]["state"] for value in got] == ["queued", "sealed", "pending"]
     assert {value["transaction"]["hash"] for value in got} == {answer["result"]}
+
+
+async def test_no_client_waits_for_a_receiver(tmp_path: Path, hook: Hook) -> None:
+    """All that may be on the wire hangs there, and submissions are answered as ever."""
+
+    async def hang(_: Delivery) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    hook.answer = hang
+    journal = {"url": f"sqlite:///{tmp_path}/journal.db"}
+    async with running(journal=journal, webhooks={"urls": [hook.url], "secret": SECRET}) as relay:
+        for nonce in range(SLOTS):
+            _, answer = await relay.post(submission(signed(nonce)))
+            assert "result" in answer
+        assert len(await hook.take(SLOTS)) == SLOTS
 
 
 # Helpers
