@@ -176,7 +176,7 @@ class Recorder:
             hints[submission] = answers.ended(submission, newest)
         elif permit is not None and 0 < permit.fence < newest.fence:
             hints[submission] = Hint.BACK
-        elif newest.attempts and not submission.maybe_sent:
+        elif newest.open_attempts and not submission.maybe_sent:
             submission.maybe_sent = True
             hints[submission] = Hint.LOOK
 

@@ -133,7 +133,7 @@ class Entering:
             case Repeat.READ_BACK if record.state is not State.PENDING or record.reason is None:
                 _row(submission).early = submission.own_hash
             case _:
-                submission.maybe_sent |= record.attempts > 0
+                submission.maybe_sent |= record.open_attempts > 0
                 if record.mode is Mode.ACCEPTED:
                     submission.mode = Mode.ACCEPTED  # somebody was told yes, whatever is told to this one
 
