@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 SEALS: Final = 3
 """Tries to seal what others move meanwhile."""
 HOUR_MS: Final = 3_600_000
-CLOSE_S: Final = 1.0
-"""For what is still to be written when the process ends."""
+CLOSE_S: Final = 0.5
+"""For what is still to be written when the process ends: less than its clients are still given to hear of it."""
 
 
 class Hint(Enum):
