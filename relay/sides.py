@@ -151,6 +151,8 @@ class LaneSide:
         """Answer whoever still waits, now: refused if nothing was sent, else unknown."""
         self._over.set()
         self.submitter.give_up()
+        if self.recorder is not None:
+            self._ends.start("recorder", self.recorder.close())
 
     async def release(self) -> None:
         """Leave what is shared with other instances in order."""
@@ -164,9 +166,9 @@ class LaneSide:
             await self.settlement.close()
         if self.taking_up is not None:
             await self.taking_up.close()
-        if self.recorder is not None:
-            await self.recorder.close()
         await self.owner.close()
+        if self.recorder is not None:  # after the turns: nothing ends any more
+            await self.recorder.close()
         if self._webhooks is not None:
             await self._webhooks.close()
         if self.tier is not None:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 SEALS: Final = 3
 """Tries to seal what others move meanwhile."""
 HOUR_MS: Final = 3_600_000
-CLOSE_S: Final = 1.0
-"""For what is still to be written when the process ends."""
+CLOSE_S: Final = 0.5
+"""For what is still to be written when the process ends: less than its clients are still given to hear of it."""
 
 
 class Hint(Enum):
@@ -76,7 +76,7 @@ class Recorder:
         self._node_facts = node_facts
         self._node = node
         self.actor = actor
-        self._held: dict[int, Submission] = {}
+        self._held: dict[int, set[Submission]] = {}
         self.owner = TaskOwner("recorder", report)
         self._entering = Entering(shelf, self.owner, metrics, actor, self._hold, dedupe_ms=dedupe_h * HOUR_MS)
         self._ending = Ending(shelf, self.owner, metrics, actor, max_wait_s=max_wait_s, clock=clock)
@@ -90,7 +90,15 @@ class Recorder:
         return submission in self._held
 
     def _hold(self, submission: Submission) -> None:
-        self._held[submission.known_row.record.id] = submission
+        self._held.setdefault(submission.known_row.record.id, set()).add(submission)
+
+    def _let_go(self, submission: Submission) -> None:
+        """Several may have one record: the same bytes by another method."""
+        id_ = submission.known_row.record.id
+        if held := self._held.get(id_):
+            held.discard(submission)
+            if not held:
+                del self._held[id_]
 
     # In. Synchronous: no await may come between a ticket and its record's place in the group.
 
@@ -168,7 +176,7 @@ class Recorder:
             hints[submission] = answers.ended(submission, newest)
         elif permit is not None and 0 < permit.fence < newest.fence:
             hints[submission] = Hint.BACK
-        elif newest.attempts and not submission.maybe_sent:
+        elif newest.open_attempts and not submission.maybe_sent:
             submission.maybe_sent = True
             hints[submission] = Hint.LOOK
 
@@ -196,10 +204,15 @@ class Recorder:
         self, submission: Submission, outcome: Outcome, how: How, tell: Callable[[Submission, Outcome], None]
     ) -> None:
         """Write down what became of it, then tell it."""
-        if not submission.known_row.ready.done():
-            self.owner.start("end", self._end_when_ready(submission, outcome, how, tell))
-        else:
+        if submission.known_row.ready.done():
             self._end(submission, outcome, how, tell)
+            return
+
+        def left(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                tell(submission, submission.unknown)
+
+        self.owner.spawn("end", self._end_when_ready(submission, outcome, how, tell)).add_done_callback(left)
 
     async def _end_when_ready(
         self, submission: Submission, outcome: Outcome, how: How, tell: Callable[[Submission, Outcome], None]
@@ -219,7 +232,7 @@ class Recorder:
         step = steps.after(row.record, how, submission.mode, uncertain=row.uncertain)
 
         def told(submission: Submission, outcome: Outcome | None) -> None:
-            self._held.pop(row.record.id, None)
+            self._let_go(submission)
             if outcome is not None:
                 tell(submission, outcome)
 
@@ -238,14 +251,16 @@ class Recorder:
     def let_go(self, submission: Submission) -> None:
         """Another process carries it out."""
         if (row := submission.row) is not None and row.written:
-            self._held.pop(row.record.id, None)
+            self._let_go(submission)
 
     async def settled(self) -> None:
         """Wait until all is written and told."""
         await self.owner.settled()
 
     async def close(self) -> None:
-        """Write what can be written soon, tell the rest."""
+        """Write what can be written soon, tell the rest. Idempotent; what ends later is told as it comes."""
+        self._entering.flush()
+        self._ending.flush()
         self._ending.close()
         try:
             async with asyncio.timeout(CLOSE_S):

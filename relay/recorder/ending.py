@@ -5,8 +5,8 @@ Rules
 - What a node took is told whether or not it could be written: the record that is left will be looked up. A refusal that
   could not be written is told as "unknown", for that record would have the bytes sent again (G6).
 - An end that could not be written is tried again until the submission's time is over, and `INSIST_S` at least.
-- A decision that is refused as old is logged; its facts are kept. A refusal is then told only if the newest record says
-  that it cannot land.
+- A decision that is refused as old is logged; its facts are kept.
+- A refusal is told only where the record agrees: while the relay still works on it, its end is unknown.
 Must not know: lanes, turns.
 """
 
@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Decision, Missing, Record
-from relay.lifecycle import LIVE, Mode
+from relay.lifecycle import LIVE
 from relay.submission import Accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from relay.journal.records import Refused
     from relay.journal.shelf import Shelf
@@ -80,15 +80,27 @@ class Ending:
         """Put it into the next group."""
         self._group.append(end)
         if len(self._group) == 1:
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
     def close(self) -> None:
         """Insist no longer: tell at once what cannot be written."""
         self._closing.set()
 
-    def _flush(self) -> None:
-        group, self._group = self._group, []
-        self._owner.start("decide", self._write(group))
+    def flush(self) -> None:
+        """Hand the group over, if there is one."""
+        if self._group:
+            group, self._group = self._group, []
+            self._begin("decide", self._write(group), group)
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None], group: Sequence[End]) -> None:
+        """If it does not come to its end, what is not told by then is told all the same."""
+
+        def left(task: asyncio.Task[None]) -> None:
+            if task.cancelled() or task.exception() is not None:
+                for end in group:
+                    _tell_unwritten(end)
+
+        self._owner.spawn(name, work).add_done_callback(left)
 
     async def _write(self, group: Sequence[End]) -> None:
         try:
@@ -97,11 +109,7 @@ class Ending:
             self._failed.n += len(group)
             self._log.warning("the journal cannot be written, it is tried again", ends=len(group), error=str(fault))
             for end in group:
-                self._owner.start("insist", self._insist(end))
-        except BaseException:
-            for end in group:
-                _tell_unwritten(end)
-            raise
+                self._begin("insist", self._insist(end), [end])
 
     async def _decide(self, group: Sequence[End]) -> None:
         """Raises as a store does; then nobody was told."""
@@ -113,7 +121,8 @@ class Ending:
         if moving:
             results = await self._shelf.journal.decide([self._decision(end) for end in moving])
         for end in staying:
-            end.told(end.submission, _heard(end.submission, end.outcome))
+            end.submission.known_row.facts.clear()
+            _tell(end, open_=end.submission.known_row.record.state in LIVE)
         for end, result in zip(moving, results, strict=True):
             self._decided(end, result)
 
@@ -134,21 +143,18 @@ class Ending:
         )
 
     def _decided(self, end: End, result: Record | Refused) -> None:
-        row, outcome = end.submission.known_row, end.outcome
+        row, open_ = end.submission.known_row, True
         row.facts.clear()
         if isinstance(result, Record):
             self._written.n += 1
-            row.record = result
-            outcome = _heard(end.submission, outcome)
+            row.record, open_ = result, result.state in LIVE
         elif isinstance(result, Missing):
             self._log.error("a record is gone", hash=end.submission.transaction.hash)
         else:
             self._stale.n += 1
             self._log.warning("a decision came late", wanted=end.step, newest=result.record)
-            row.record = result.record
-            if not isinstance(outcome, Accepted | None) and result.record.may_still_land:
-                outcome = end.submission.unknown
-        end.told(end.submission, outcome)
+            row.record, open_ = result.record, result.record.may_still_land
+        _tell(end, open_=open_)
 
     async def _insist(self, end: End) -> None:
         until = max(self._clock() + INSIST_S, end.submission.arrived + self._max_wait_s)
@@ -174,16 +180,16 @@ class Ending:
             return False
         mine = end.step is not None and newest.version == row.record.version + 1 and newest.state is end.step.target
         if mine:
+            await self._shelf.journal.note(row.facts)  # it may have been another's all the same
             self._decided(end, newest)
         return mine
 
 
-def _heard(submission: Submission, outcome: Outcome | None) -> Outcome | None:
-    """Somebody was told yes, so that it is held and sent again: then nobody may take a refusal for the end."""
-    goes_on = submission.mode is Mode.ACCEPTED and submission.known_row.record.state in LIVE
-    return submission.unknown if goes_on and not isinstance(outcome, Accepted | None) else outcome
+def _tell(end: End, *, open_: bool) -> None:
+    """``open_``: it may still land, as far as the record says."""
+    certain = isinstance(end.outcome, Accepted | None) or not open_
+    end.told(end.submission, end.outcome if certain else end.submission.unknown)
 
 
 def _tell_unwritten(end: End) -> None:
-    outcome = end.outcome
-    end.told(end.submission, outcome if isinstance(outcome, Accepted | None) else end.submission.unknown)
+    _tell(end, open_=True)

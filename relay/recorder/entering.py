@@ -9,7 +9,7 @@ Must not know: lanes, turns.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.idempotency import Repeat, judge
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from relay.submission import Outcome, Submission
     from relay.tasks import TaskOwner
     from relay.telemetry.metrics import Metrics
+
+FAULTS: Final = (Unavailable, Unusable)
+LEFT: Final = Unavailable("the relay ended while it was being written", maybe=True)
 
 
 class Entering:
@@ -56,13 +59,13 @@ class Entering:
         submission.row = Row(None, loop.create_future())
         self._group.append((submission, chain_id))
         if len(self._group) == 1:
-            loop.call_soon(self._flush)
+            loop.call_soon(self.flush)
 
     async def bind(self, copy: Submission, chain_id: int) -> Outcome | None:
         """Bind the key of a client that came later to a record that is there. How that ends; None: it may be used."""
         try:
             [admission] = await self._shelf.journal.admit([self._intake(copy, chain_id)])
-        except (Unavailable, Unusable):
+        except FAULTS:
             return copy.unknown  # the others' way goes on
         repeat = judge(admission, self._dedupe_ms)
         match repeat:
@@ -73,25 +76,25 @@ class Entering:
             case _:
                 return None
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand the group over, if there is one."""
+        if not self._group:
+            return
         group, self._group = self._group, []
-        self._owner.start("admit", self._admit(group))
+        admitting = self._owner.spawn("admit", self._admit(group))
+        # Not in the task: one that is cancelled before it began runs nothing of its own.
+        admitting.add_done_callback(lambda _: self._all_ready([submission for submission, _ in group]))
 
     async def _admit(self, group: Sequence[tuple[Submission, int]]) -> None:
         submissions = [submission for submission, _ in group]
         try:
             admissions = await self._shelf.journal.admit([self._intake(*one) for one in group])
-            await self._judge_all(submissions, admissions)
-            self._written.n += len(group)
-        except (Unavailable, Unusable) as fault:
+        except FAULTS as fault:
             self._failed.n += len(group)
             self._fail(submissions, fault)
-        except BaseException as error:
-            self._fail(submissions, Unavailable(repr(error), maybe=True))
-            raise
-        finally:
-            for submission in submissions:
-                self._ready(submission)
+            return
+        self._written.n += len(group)
+        await self._judge_all(submissions, admissions)
 
     def _intake(self, submission: Submission, chain_id: int) -> Intake:
         signed, request = submission.transaction, submission.request
@@ -130,14 +133,18 @@ class Entering:
             case Repeat.READ_BACK if record.state is not State.PENDING or record.reason is None:
                 _row(submission).early = submission.own_hash
             case _:
-                submission.maybe_sent |= record.attempts > 0
+                submission.maybe_sent |= record.open_attempts > 0
                 if record.mode is Mode.ACCEPTED:
-                    submission.mode = Mode.ACCEPTED
+                    submission.mode = Mode.ACCEPTED  # somebody was told yes, whatever is told to this one
 
     async def _anew(self, failed: Sequence[Submission]) -> None:
         """They failed and their clients know: the same bytes are a new attempt of the same row."""
-        decisions = [self._retry(submission) for submission in failed]
-        for submission, result in zip(failed, await self._shelf.journal.decide(decisions), strict=True):
+        try:
+            results = await self._shelf.journal.decide([self._retry(submission) for submission in failed])
+        except FAULTS as fault:  # theirs alone: what else came in the group is on disk, and goes its way
+            self._fail(failed, fault)
+            return
+        for submission, result in zip(failed, results, strict=True):
             if isinstance(result, Record):
                 _row(submission).record = result
             elif isinstance(result, Stale | Forbidden):  # somebody else sends it again at this moment
@@ -163,8 +170,14 @@ class Entering:
         for submission in submissions:
             _row(submission).early = answers.unwritten(submission, fault)
 
+    def _all_ready(self, submissions: Sequence[Submission]) -> None:
+        for submission in submissions:
+            self._ready(submission)
+
     def _ready(self, submission: Submission) -> None:
         row = _row(submission)
+        if row.early is None and not row.written:
+            self._fail((submission,), LEFT)
         if row.early is None:
             self._known(submission)
         if submission.admitted is not None and not submission.admitted.done():

@@ -30,6 +30,7 @@ UNSENT: Final[dict[Reason, tuple[Step, Step]]] = {
 """Nothing was sent: answered after the verdict, answered as accepted."""
 
 _STILL: Final = {
+    Reason.TURNED_AWAY: Reason.HELD_UNANSWERED,
     Reason.NOT_SENT: Reason.HELD_UNREACHABLE,
     Reason.BEHIND_GAP: Reason.BEHIND_GAP,
     Reason.NONCE_SPENT: Reason.TIMEOUT_NONCE_USED,

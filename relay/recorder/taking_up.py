@@ -149,5 +149,5 @@ class TakingUp:
             return None
         submission = Submission(Request(method, payload.raw, params, 0.0), signed, self._clock())
         submission.mode = record.mode
-        submission.maybe_sent = record.attempts > 0
+        submission.maybe_sent = record.open_attempts > 0
         return submission
