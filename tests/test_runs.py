@@ -339,7 +339,7 @@ async def test_a_node_that_answers_no_batch_gets_none_for_a_while(
     """While single calls are answered: nothing is lost, one warning, and after a while it is tried again."""
     async with batching() as stand:
         now = [1000.0]
-        stand.submitter._runs._clock = lambda: now[0]
+        stand.submitter._settler.runs._clock = lambda: now[0]
         watch(stand)
         stand.node.script.add(fault)
         for first in range(0, 4 * (runs.MOST_UNANSWERED + 1), 4):
