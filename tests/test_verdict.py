@@ -250,8 +250,9 @@ def test_a_row_is_found_by_whole_words_in_its_order(text: str, *, matches: bool)
 NOTHING_SENT: Final = {
     "queue_full", "waited_too_long", "at_capacity", "too_much_waiting", "ordering_unavailable", "lanes_unavailable",
     "nonce_gap", "internal", "upstream_unreachable", "draining", "http_timeout", "too_many_connections",
+    "journal_unavailable",
 }  # fmt: skip
-NOBODY_KNOWS: Final = {"outcome_unknown", "upstream_timeout", "upstream_unusable", "receipt_timeout"}
+NOBODY_KNOWS: Final = {"outcome_unknown", "upstream_timeout", "upstream_unusable", "receipt_timeout", "key_closed"}
 BARE: Final = {"rejected", "invalid_params"}
 
 

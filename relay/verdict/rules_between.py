@@ -23,6 +23,7 @@ _OWN: Final = {
     errors.LANES_UNAVAILABLE: Disposition.NOT_NOW,
     # … or it could not or would not pass anything on, and says that nothing was sent:
     errors.INTERNAL: Disposition.NOT_NOW,
+    errors.JOURNAL_UNAVAILABLE: Disposition.NOT_NOW,
     errors.UPSTREAM_UNREACHABLE: Disposition.NOT_NOW,
     errors.DRAINING: Disposition.NOT_NOW,
     errors.HTTP_TIMEOUT: Disposition.NOT_NOW,
@@ -31,6 +32,8 @@ _OWN: Final = {
     errors.PARSE_ERROR: Disposition.REFUSED_HERE,
     errors.INVALID_REQUEST: Disposition.REFUSED_HERE,
     errors.METHOD_DENIED: Disposition.REFUSED_HERE,
+    errors.INVALID_KEY: Disposition.REFUSED_HERE,
+    errors.KEY_CONFLICT: Disposition.REFUSED_HERE,
     errors.BATCH_TOO_LONG: Disposition.REFUSED_HERE,
     errors.BODY_TOO_LARGE: Disposition.REFUSED_HERE,
     errors.ORIGIN_DENIED: Disposition.REFUSED_HERE,
@@ -41,11 +44,17 @@ _OWN: Final = {
     errors.HTTP_EXPECTATION: Disposition.REFUSED_HERE,
     errors.HTTP_TRANSFER: Disposition.REFUSED_HERE,
     errors.HTTP_VERSION: Disposition.REFUSED_HERE,
+    # … or it answers a question, which no transaction is:
+    errors.JOURNAL_UNREADABLE: Disposition.REFUSED_HERE,
+    errors.TRANSACTION_UNKNOWN: Disposition.REFUSED_HERE,
+    errors.HTTP_HASH: Disposition.REFUSED_HERE,
     # … or it had sent the bytes and knows no more than we do. A missing receipt is no missing transaction.
     errors.OUTCOME_UNKNOWN: Disposition.UNCERTAIN,
     errors.UPSTREAM_TIMEOUT: Disposition.UNCERTAIN,
     errors.UPSTREAM_UNUSABLE: Disposition.UNCERTAIN,
     errors.RECEIPT_TIMEOUT: Disposition.UNCERTAIN,
+    # … or it has given the transaction up, which may have been sent long before and still land:
+    errors.KEY_CLOSED: Disposition.UNCERTAIN,
 }
 # Not listed: rejected and invalid_params repeat geth's words, nonce_gap is a "nonce too high".
 
