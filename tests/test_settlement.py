@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from relay.devnode import FUNDED, DevNode, NodeSettings, Refuse
+from relay.devnode import FUNDED, Answer, DevNode, Hang, NodeSettings, Refuse
 from relay.journal.faults import Unavailable
 from relay.journal.records import START, Seal, Sealed
 from relay.lifecycle import Mode, Reason, State
@@ -16,7 +16,7 @@ from relay.settlement.sweep import End
 from relay.testing.samples import intake
 from relay.transaction import decode
 from tests.settlement_rig import OLD_S, Rig, rig
-from tests.stand import CHAIN_ID, signed
+from tests.stand import CHAIN_ID, signed, submission
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -167,6 +167,25 @@ async def test_a_chain_that_became_shorter_is_believed_after_some_heads() -> Non
         assert await here.state(raw) is State.PENDING
 
 
+async def test_an_answer_that_holds_neither_receipt_nor_block_is_believed_after_three_heads() -> None:
+    """The same head counts once, however often it is looked at: a node that is behind says the same."""
+    async with rig(POOL) as here:
+        raw = signed(0)
+        await here.send(raw)
+        here.node.mine()
+        await here.watch()
+        del here.node.chain._mined[hash_of(raw)]
+        here.node.script.add(Answer(method="eth_getBlockByNumber", result=None, every=1))
+        states = []
+        for block in (False, False, False, True, True):
+            if block:
+                here.node.mine()
+            here.pass_s(60)
+            await here.watch()
+            states.append(await here.state(raw))
+        assert states == [State.MINED] * 4 + [State.PENDING]
+
+
 async def test_a_completed_one_is_reopened_by_a_deep_reorganisation() -> None:
     """Deeper than `confirmations`: the sweep looks at what was completed lately; it ends on the chain again."""
     async with rig(POOL) as here:
@@ -262,6 +281,23 @@ async def test_what_was_sent_a_moment_ago_is_left_alone() -> None:
         here.pass_s(100)
         await here.sweep()
         assert await here.record(raw) == record
+
+
+async def test_what_is_in_flight_here_is_left_alone() -> None:
+    """Its turn is longer than most: whoever sent it is still at it."""
+    async with rig(POOL) as here:
+        raw = signed(0)
+        here.node.script.add(Hang())
+        waiting = here.stand.route(submission(raw))
+        await here.node.until(lambda: here.node.hanging == 1)
+        here.pass_s(OLD_S)
+        await here.settlement._sweep_once(here.journal, asked=True)
+        resends = sum(cell.n for cell in here.metrics.resends.cells.values())
+        here.node.release()
+        await waiting
+
+        assert resends == 0
+        assert await here.state(raw) is State.PENDING
 
 
 async def test_a_pool_that_forgot_everything_gets_it_back_in_nonce_order() -> None:
