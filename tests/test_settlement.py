@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from relay import config, methods
 from relay.devnode import FUNDED, Answer, DevNode, Hang, NodeSettings, Refuse
 from relay.journal.faults import Unavailable
+from relay.journal.memory import MemoryJournal
 from relay.journal.records import START, Seal, Sealed
 from relay.lifecycle import Mode, Reason, State
 from relay.settlement.asking import BATCH
 from relay.settlement.sweep import End
+from relay.sides import House, LaneSide, NodeSide
+from relay.submission import Submission
+from relay.tasks import TaskOwner
+from relay.telemetry.metrics import Metrics
 from relay.testing.samples import intake
 from relay.transaction import decode
-from tests.settlement_rig import OLD_S, Rig, rig
+from tests.settlement_rig import OLD_S, Held, Rig, rig
 from tests.stand import CHAIN_ID, signed, submission
 
 if TYPE_CHECKING:
@@ -718,6 +725,30 @@ async def test_a_sweep_that_is_cancelled_anywhere_loses_nothing() -> None:
             at += 7
 
 
+async def test_a_watch_that_is_cancelled_anywhere_looks_again() -> None:
+    """At the same head, too."""
+    async with rig(POOL) as here:
+        at, done = 0, False
+        while not done:
+            raw = signed(at)
+            await here.send(raw)
+            here.node.mine()
+            done = await interrupted(lambda: here.settlement._step(here.journal), at)
+            await here.watch()
+            assert await here.state(raw) is State.MINED
+            at += 1
+
+
+async def test_a_chain_that_nobody_configured_is_asked_for() -> None:
+    """`[prechecks] chain_id = "off"`: transactions of any chain pass, and those of the node's are watched."""
+    async with rig(POOL, prechecks={"chain_id": "off"}) as here:
+        raw = signed(0)
+        await here.send(raw)
+        here.node.mine()
+        await here.watch()
+        assert await here.state(raw) is State.MINED
+
+
 async def test_it_runs_by_itself_from_start_to_close() -> None:
     """Watched in the background; a sweep that is wanted comes at once; the claim is let go at the end."""
     async with rig(POOL) as here:
@@ -730,3 +761,37 @@ async def test_it_runs_by_itself_from_start_to_close() -> None:
         await here.settlement.close()
         claim = await here.journal.claim("sweep", "another", for_ms=1)
         assert claim.mine
+
+
+async def test_a_relay_with_a_journal_settles_what_it_sends() -> None:
+    """As the composition root wires it: the lanes' side has a settlement, which stops with it."""
+    async with DevNode(POOL) as node:
+        settings = config.check({"upstream": {"url": node.url}})
+        faults: list[str] = []
+        metrics, background = Metrics(), TaskOwner("test", lambda name, _: faults.append(name))
+        house = House(settings, metrics, lambda name, _: faults.append(name), time.monotonic, Held(MemoryJournal()))
+        nodes = NodeSide(house)
+        lanes = LaneSide(house, nodes)
+        await nodes.identity.refresh()
+        await lanes.start(background)
+        assert lanes.settlement is not None
+        raw = signed(0)
+        request = methods.read(methods.SUBMISSIONS["eth_sendRawTransaction"], f'["{raw}"]'.encode())
+        assert isinstance(request, methods.Request)
+        one = Submission(request, decode(bytes.fromhex(raw[2:])), time.monotonic())
+        assert lanes.submitter.take(one) is None
+        await one.outcome
+        node.mine()
+        ended = await lanes.settlement.sweep_now()
+        assert house.shelf is not None
+        record = await house.shelf.journal.by_hash(CHAIN_ID, bytes.fromhex(hash_of(raw)[2:]))
+        await lanes.close()
+        claim = await house.shelf.journal.claim("sweep", "another", for_ms=1)
+        await background.close()
+        await nodes.close()
+
+    assert ended is End.DONE
+    assert record is not None
+    assert record.state is State.MINED
+    assert faults == []
+    assert claim.mine

@@ -13,8 +13,10 @@ from relay.lifecycle import LIVE, WORDS, Mode, Reason, State, transition
 from relay.settlement import landing, rules
 from relay.settlement.evidence import RESEND, Canon, Counts, Evidence, Leave, Move, Resend, Sight
 from relay.settlement.landing import ABSENCES
+from relay.settlement.looks import Looks
 from relay.settlement.rules import LOOKS, OVERDUE, PRIVATE_MS, SWEEP, TIMEOUT_MS, Rules, concluded, overdue
 from relay.telemetry import metrics
+from relay.verdict import Client
 from tests.settlement_page import PAGE, drawn
 
 OURS, THEIRS = b"\x01" * 32, b"\x02" * 32
@@ -311,3 +313,22 @@ def sight(state: State, **changes: Any) -> Sight:
 def test_what_receipts_lead_to(seen: Sight, expected: object) -> None:
     """Each row, and what is next to it."""
     assert landing.concluded(seen) == expected
+
+
+class Besu:
+    """What is known of the node."""
+
+    client: Client | None = Client.BESU
+
+
+def test_besus_pending_count_says_nothing_below_an_open_nonce() -> None:
+    """It counts past gaps: with a higher nonce open, the slot of a lower one may be free all the same."""
+    looks = Looks((), Besu(), confirmations=3)
+    lower, higher = record(), record(id=2, nonce=NONCE + 1)
+    stranger = record(id=3, sender=b"\xbb" * 20)
+    told = (Counts(latest=NONCE, pending=NONCE + 2, final=NONCE),)
+    free = (Counts(latest=NONCE, pending=NONCE, final=NONCE),)
+
+    assert looks._of(lower, told, [lower, higher, stranger]) == free
+    assert looks._of(lower, told, [lower]) == free, "the next page may have a higher one"
+    assert looks._of(lower, told, [lower, stranger]) == told

@@ -6,8 +6,10 @@ them, in the directory where the file lies: a store cannot be faster than it syn
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import sys
 import time
 from contextlib import AsyncExitStack, closing
 from datetime import UTC, datetime
@@ -18,7 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from acceptance.bench import bursts, proxies
+from acceptance.bench import bursts, proxies, sweeping
 from acceptance.bench.sheet import Findings, met, table
 from acceptance.bench.turns import spent_s
 from acceptance.rig.load import body, connected, pump
@@ -43,6 +45,9 @@ CPU_US: Final = 500.0
 ADDED_MS: Final = 3.0
 ADDED_SYNCS: Final = 4
 START_S: Final = 5.0
+OPEN_ROWS: Final = 100_000
+SWEEP_MIB: Final = 64.0
+"""As much for a million: what is remembered of rows is bounded."""
 OFF, SQLITE, POSTGRES = "no journal", "SQLite", "PostgreSQL"
 
 
@@ -64,6 +69,7 @@ async def measure(rig: Rig, turns: Turns) -> Findings:
             waits = await turns.of({name: partial(_wait_ms, line) for name, line in lines.items()})
         sync_ms = _sync_ms(Path(folder))
         starts = await _starts(rig, node, Path(folder))
+        swept = await _swept(rig, Path(folder))
     return Findings(
         [
             f"CPU: {SENDERS:,} fresh senders a turn, a transaction each, over {CONNECTIONS} kept connections,"
@@ -74,6 +80,7 @@ async def measure(rig: Rig, turns: Turns) -> Findings:
             *_table(costs, waits),
             "",
             *_targets(costs, waits, sync_ms, starts),
+            _sweep_target(swept),
         ]
     )
 
@@ -138,6 +145,26 @@ def _fill(file: Path, rows: int) -> None:
                 for number in range(rows)
             ),
         )
+
+
+async def _swept(rig: Rig, folder: Path) -> dict[str, float]:
+    """A sweep over many open rows, before a node that knows none of them."""
+    file = folder / "open.db"
+    await (await open_journal(f"sqlite:///{file}")).close()
+    sweeping.fill(file, OPEN_ROWS)
+    node = await rig.yes_node()
+    told = await rig.run(sys.executable, "-m", "acceptance.bench.sweeping", str(file), node.url, timeout_s=600)
+    found: dict[str, float] = json.loads(told.splitlines()[-1])
+    return found
+
+
+def _sweep_target(swept: Mapping[str, float]) -> str:
+    grown, rows = swept["grown_mib"], swept["rows"]
+    return (
+        f"- a sweep over {rows:,.0f} open rows, each looked up and handed to its lane: {swept['seconds']:.0f} s,"
+        f" {swept['cpu_s'] / rows * 1e6:.0f} µs of CPU a row; memory grows by **{grown:.0f} MiB**, at most"
+        f" {SWEEP_MIB:.0f} MiB: {met(grown <= SWEEP_MIB)}"
+    )
 
 
 def _table(costs: Mapping[str, Sequence[float]], waits: Mapping[str, Sequence[float]]) -> list[str]:

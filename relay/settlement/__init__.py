@@ -91,7 +91,7 @@ class Settlement:
         self._ends = {end: metrics.sweeps.cell(end) for end in End}
         self._pruned = metrics.pruned.cell()
         self._witnesses = Witnesses(settings.upstream, report, clock)
-        node = Endpoint(upstream, client, clock)
+        self._node = node = Endpoint(upstream, client, clock)
         rules = Rules(journal.max_resends, int(settings.ordering.max_wait_s * 1000))
         deciding = Deciding(metrics, actor)
         landings = Landings(node, deciding, journal.confirmations)
@@ -179,7 +179,7 @@ class Settlement:
     # The work.
 
     async def _step(self, journal: Journal) -> bool:
-        chain_id = self._chain()
+        chain_id = await self._chain()
         return chain_id is not None and await self._watch.step(journal, chain_id)
 
     async def _sweep_once(self, journal: Journal, *, asked: bool) -> End:
@@ -189,7 +189,7 @@ class Settlement:
         if not claim.mine and not asked:
             return End.LEFT
         await self._standing.refresh(journal)
-        chain_id, now_ms = self._chain(), self._standing.now_ms()
+        chain_id, now_ms = await self._chain(), self._standing.now_ms()
         if chain_id is None or now_ms is None:
             return End.FAILED
         end = await self._sweep.run(journal, chain_id, now_ms)
@@ -199,10 +199,9 @@ class Settlement:
 
     async def _look_for_gaps(self, journal: Journal) -> None:
         """One instance tells of them."""
-        chain_id = self._chain()
         if not self._owned:
             self._gaps.forget()
-        elif chain_id is not None:
+        elif (chain_id := await self._chain()) is not None:
             await self._gaps.look(journal, chain_id)
 
     async def _prune(self, journal: Journal) -> None:
@@ -214,9 +213,14 @@ class Settlement:
             if deleted < PRUNED:
                 return
 
-    def _chain(self) -> int | None:
-        """The chain, if the node was on it at the last look: what another chain says proves nothing."""
-        return self._identity.chain_id if self._identity.readiness.ready else None
+    async def _chain(self) -> int | None:
+        """The chain, if the node was on it at the last look: what another chain says proves nothing.
+
+        With ``[prechecks] chain_id = "off"`` nobody else knows it, so the node is asked.
+        """
+        if not self._identity.readiness.ready:
+            return None
+        return await self._node.chain_id() if self._identity.chain_id is None else self._identity.chain_id
 
     async def _guarded(self, name: str, work: Callable[[Journal], Awaitable[T]]) -> T | None:
         """``work`` on the journal; None if it could not be done. One line when it begins to fail, one when it works."""

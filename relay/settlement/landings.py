@@ -122,7 +122,8 @@ class Landings:
 def _height(sight: Sight) -> int | None:
     """Of the block whose place matters: the one it would be final in, or the one it was in and is not seen in."""
     if sight.receipt is not None:
-        return sight.receipt.block_number if sight.deep else None
+        known = sight.record.state is State.COMPLETED and not sight.moved
+        return sight.receipt.block_number if sight.deep and not known else None
     return sight.before.block_number if sight.said and sight.before is not None else None
 
 
