@@ -21,10 +21,11 @@ Outcome = TypeVar("Outcome")
 class Row(Generic[Outcome]):
     """``ready`` is done when what was asked of the journal is answered.
 
-    ``early`` is how the submission ends without a turn, None where it takes one.
+    ``early`` is how the submission ends without a turn, None where it takes one. ``resumed``: it takes another turn,
+    and nobody was told no of it; ``unturned``: it was let go without that turn.
     """
 
-    __slots__ = ("_record", "attempt", "early", "facts", "ready")
+    __slots__ = ("_record", "attempt", "early", "facts", "ready", "resumed", "unturned")
 
     def __init__(self, record: Record | None, ready: asyncio.Future[None]) -> None:
         self._record = record
@@ -32,6 +33,8 @@ class Row(Generic[Outcome]):
         self.early: Outcome | None = None
         self.attempt: int | None = None
         self.facts: list[Fact] = []
+        self.resumed = False
+        self.unturned = False
 
     def __repr__(self) -> str:
         return f"<row of {self._record!r}>"

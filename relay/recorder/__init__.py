@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Record, Seal, Sealed, Stale, Taken
 from relay.journal.row import Row
-from relay.lifecycle import State, transition
+from relay.lifecycle import Reason, State, transition
 from relay.recorder import answers, facts, steps
 from relay.recorder.ending import End, Ending
 from relay.recorder.entering import Entering
@@ -111,6 +111,7 @@ class Recorder:
         ready = asyncio.get_running_loop().create_future()
         ready.set_result(None)
         submission.row = Row(record, ready)
+        submission.row.resumed = True
         submission.admitted = asyncio.get_running_loop().create_future()
         submission.admitted.set_result(submission.own_hash)
         self._hold(submission)
@@ -229,7 +230,8 @@ class Recorder:
             return
         if how in facts.LOOKED_UP:
             row.not_taken(how)
-        step = steps.after(row.record, how, submission.mode, uncertain=row.uncertain)
+        row.unturned = how is Reason.TURNED_AWAY
+        step = steps.after(row.record, how, submission.mode, uncertain=row.uncertain, resumed=row.resumed)
 
         def told(submission: Submission, outcome: Outcome | None) -> None:
             self._let_go(submission)

@@ -2,7 +2,8 @@
 
 Job: from how it ended (a node's disposition, or a reason of ours where nothing was sent) to the next state.
 Rules: *failed* only where no attempt is open (the store checks it again). A client who was told yes is never failed for
-what may pass. What the table of `relay.lifecycle` has no way for is left as it stands: its facts are kept.
+what may pass, nor is what a dead process left failed for want of a turn or of a node. What the table of
+`relay.lifecycle` has no way for is left as it stands: its facts are kept.
 Must not know: stores, clients.
 """
 
@@ -38,8 +39,15 @@ _STILL: Final = {
 """Nothing was sent in this turn, and an earlier attempt is open."""
 
 
-def after(record: Record, how: How, mode: Mode, *, uncertain: bool) -> Step | None:
-    """Where ``record`` goes, None if it stays as it is. ``uncertain``: an earlier attempt is still open."""
+def after(record: Record, how: How, mode: Mode, *, uncertain: bool, resumed: bool = False) -> Step | None:
+    """Where ``record`` goes, None if it stays as it is.
+
+    ``uncertain``: an earlier attempt is still open. ``resumed``: nobody waits for it who could be told no.
+    """
+    if resumed and how is Reason.TURNED_AWAY:
+        return None
+    if resumed and how is Reason.NOT_SENT:
+        mode = Mode.ACCEPTED
     step = _unsent(how, mode, uncertain) if isinstance(how, Reason) else consequence(how, mode, uncertain=uncertain)
     if record.state is State.PENDING and step.target is not State.PENDING:
         return None  # a node has had it: the watch and the sweep judge it
