@@ -162,3 +162,17 @@ async def test_a_fault_reaches_whoever_waits() -> None:
         await told[0]
     with pytest.raises(asyncio.CancelledError):
         await told[1]
+
+
+async def test_a_verdict_that_is_being_written_down_is_waited_for() -> None:
+    """The bound is over while the disk has the node's "no": a handle would promise what is decided already."""
+    submission = submitted()
+    told = tell(submission, 0)
+    submission.ended = True
+    admit(submission)
+    await few_turns()
+    assert not told.done()
+    submission.outcome.set_result(NO)
+
+    assert await told == NO
+    assert submission.mode is Mode.VERDICT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from relay.devnode.faults import Hang, Refuse
 from relay.journal.faults import Unavailable
 from relay.journal.shelf import Shelf
 from relay.lifecycle import Mode, Reason, State
+from relay.recorder.taking_up import TakingUp
 from relay.router import Answer, Forward
 from relay.wish import NO_WISH, Wish
 from tests.stand import CHAIN_ID, Stand, signed, submission
@@ -335,3 +337,65 @@ async def test_a_copy_is_answered_when_its_task_is_cancelled(tmp_path: Path, mon
             assert json.loads((await copy).body)["error"]["code"] == -32040
         here.resume()
         await until(lambda: not here.stand.submitter._ends.all())
+
+
+async def test_a_promise_outlives_the_process_and_its_client(tmp_path: Path) -> None:
+    """A handle was given and the process ended; the same bytes come again, by a client that waits: still promised."""
+    async with keeping(tmp_path) as here:
+        here.hang()
+        await here.ask(signed(0), ASYNC)
+        await here.reached()
+    async with keeping(tmp_path) as here:
+        assert (await here.record(signed(0))).mode is Mode.ACCEPTED
+        here.stand.node.script.add(Refuse(message=FUNDS))
+        reply = await here.reply(signed(0))
+
+        assert reply["error"]["code"] == -32040
+        assert (await here.record(signed(0))).mode is Mode.ACCEPTED
+
+
+async def test_what_is_taken_up_is_promised_at_once(tmp_path: Path) -> None:
+    """Its record is there: a client that comes meanwhile and would take a handle does not wait for the node."""
+    async with keeping(tmp_path) as here:
+        here.hang()
+        here.ask(signed(0)).add_done_callback(lambda _: None)
+        await here.reached()
+    async with keeping(tmp_path) as here:
+        here.hang()
+        stand, recorder = here.stand, here.stand.recorder
+        assert recorder is not None
+        taking_up = TakingUp(
+            here.shelf,
+            recorder,
+            take=stand.submitter.take,
+            find=stand.submitter.find,
+            max_wait_s=25,
+            report=stand.report,
+            clock=time.monotonic,
+        )
+        record = await here.record(signed(0))
+        payload = await here.shelf.journal.payload(record.id)
+        assert payload is not None
+        taken = stand.owner.spawn("take up", taking_up.take_up(record, payload))
+        await until(lambda: bool(stand.submitter._ends.all()))
+        _, headers = told(await here.ask(signed(0), ASYNC))
+
+        assert headers["Location"] == f"/transactions/{hash_of(signed(0))}"
+        assert not taken.done()
+        here.resume()
+        await taken
+
+
+async def test_what_no_store_can_hold_takes_no_key(tmp_path: Path) -> None:
+    """It passes unrecorded, so a key would guard nothing: neither its own nor one that comes while it is in flight."""
+    huge = signed(2**63)
+    async with keeping(tmp_path) as here:
+        routed = [here.stand.router.route(submission(huge), wish) for wish in (Wish("k"), NO_WISH, Wish("k"))]
+        before, plain, after = routed
+
+        assert isinstance(before, Answer)
+        assert isinstance(after, Answer)
+        assert [json.loads(one.body)["error"]["code"] for one in (before, after)] == [-32030, -32030]
+        assert isinstance(plain, asyncio.Future)
+        here.stand.submitter.give_up()
+        await plain
