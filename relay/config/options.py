@@ -116,6 +116,7 @@ class Ops(_Section, frozen=True):
     """The operator's side."""
 
     listen: str = "127.0.0.1:9645"
+    token: str = ""
 
 
 class Log(_Section, frozen=True):
@@ -189,4 +190,5 @@ _MASKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "urls": _mask_urls,
     "headers": _mask_headers,
     "secret": _mask_all,
+    "token": _mask_all,
 }
