@@ -14,6 +14,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from relay.ask import Ask
 from relay.config import masked
 from relay.ingress.http import HttpServer
@@ -21,6 +23,7 @@ from relay.ingress.looking import Looker
 from relay.ingress.websocket import WebSocketServer
 from relay.intake import Intake
 from relay.journal.shelf import Shelf
+from relay.pauses import Pauses
 from relay.recorder import Recorder
 from relay.recorder.taking_up import TakingUp
 from relay.router import Router
@@ -93,11 +96,34 @@ class NodeSide:
         await self.pool.close()
 
 
+class LaneHand:
+    """What operators ask of the lanes (`relay.console.hand.Hand`)."""
+
+    def __init__(self, pauses: Pauses | None) -> None:
+        self._pauses = pauses
+        self._log = structlog.get_logger("relay.console")
+
+    def resend(self, submission: int) -> None:
+        """Take the submission's bytes through its lane's turn again."""
+        self._log.info("the sweep will take it up", submission=submission)
+
+    def sweep(self) -> None:
+        """Sweep now."""
+        self._log.info("the next sweep comes in its time")
+
+    def lanes_changed(self) -> None:
+        """A lane was paused, or goes on."""
+        if self._pauses is not None:
+            self._pauses.changed()
+
+
 class LaneSide:
     """The lanes of all senders, and the order between instances if there is one."""
 
     def __init__(self, house: House, node: NodeSide, witness: Witness[Submission] | None = None) -> None:
         self.tier = _tier(house)
+        self.pauses = None if house.shelf is None else Pauses(house.shelf, witness)
+        self.hand = LaneHand(self.pauses)
         self.owner = TaskOwner("work", house.report)
         self._ends = TaskOwner("lanes end", house.report)
         self._over = asyncio.Event()
@@ -112,7 +138,7 @@ class LaneSide:
             report=house.report,
             clock=house.clock,
             tier=self.tier,
-            witness=witness,
+            witness=self.pauses or witness,
             recorder=self.recorder,
         )
         self.taking_up = _taking_up(house, self.recorder, self.submitter)
@@ -125,6 +151,8 @@ class LaneSide:
     async def start(self, background: TaskOwner) -> None:
         """Begin to take turns."""
         background.start("overdue", self.submitter.turns.sweep_forever())
+        if self.pauses is not None:
+            background.start("pauses", self.pauses.watch_forever())
         if self._webhooks is not None:
             self._webhooks.start(background)
         if self.tier is not None:
