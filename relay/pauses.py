@@ -18,6 +18,7 @@ import structlog
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.lanes import SLEEP, Go, Pass, lane_key
+from relay.lanes.lane import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,10 @@ class Pauses:
 
     # What the turns ask.
 
+    def gaps_from(self, lane: Lane[Any]) -> float:
+        """No gap of ``lane`` counts as older than this."""
+        return NEVER if self._inner is None else self._inner.gaps_from(lane)
+
     def screen(self, lane: Lane[Any], step: Step[Any]) -> Step[Any]:
         """What becomes of the lane's next step."""
         if self._paused != frozenset():
@@ -68,6 +73,10 @@ class Pauses:
                 return SLEEP
             self._held.pop(lane.key, None)  # one that is empty must not be woken
         return step if self._inner is None else self._inner.screen(lane, step)
+
+    def may_follow(self, lane: Lane[Any], nonce: int) -> bool:
+        """May ``nonce`` share the turn that begins?"""
+        return self._inner is None or self._inner.may_follow(lane, nonce)
 
     def begins(self, lane: Lane[Any], ticket: Ticket[Any]) -> None:
         """A turn begins."""

@@ -99,13 +99,15 @@ class NodeSide:
 class LaneHand:
     """What operators ask of the lanes (`relay.console.hand.Hand`)."""
 
-    def __init__(self, pauses: Pauses | None) -> None:
+    def __init__(self, pauses: Pauses | None, taking_up: TakingUp | None) -> None:
         self._pauses = pauses
+        self._taking_up = taking_up
         self._log = structlog.get_logger("relay.console")
 
     def resend(self, submission: int) -> None:
         """Take the submission's bytes through its lane's turn again."""
-        self._log.info("the sweep will take it up", submission=submission)
+        if self._taking_up is not None:
+            self._taking_up.again(submission)
 
     def sweep(self) -> None:
         """Sweep now."""
@@ -123,7 +125,6 @@ class LaneSide:
     def __init__(self, house: House, node: NodeSide, witness: Witness[Submission] | None = None) -> None:
         self.tier = _tier(house)
         self.pauses = None if house.shelf is None else Pauses(house.shelf, witness)
-        self.hand = LaneHand(self.pauses)
         self.owner = TaskOwner("work", house.report)
         self._ends = TaskOwner("lanes end", house.report)
         self._over = asyncio.Event()
@@ -142,6 +143,7 @@ class LaneSide:
             recorder=self.recorder,
         )
         self.taking_up = _taking_up(house, self.recorder, self.submitter)
+        self.hand = LaneHand(self.pauses, self.taking_up)
         self._webhooks = _webhooks(house)
         self._show(house.metrics)
 

@@ -48,6 +48,12 @@ class Inner:
         self.seen.append(type(step))
         return step
 
+    def gaps_from(self, lane: Lane[Any]) -> float:
+        return 7.0
+
+    def may_follow(self, lane: Lane[Any], nonce: int) -> bool:
+        return nonce < 7
+
     def begins(self, lane: Lane[Any], ticket: Ticket[Any]) -> None:
         self.seen.append(("begins", ticket.submission))
 
@@ -197,6 +203,8 @@ async def test_the_inner_witness_is_asked_about_what_goes() -> None:
     await yard.finish("one")
     assert [seen for seen in inner.seen if isinstance(seen, tuple)] == [("begins", "one"), ("ends", "one")]
     assert inner.wake == yard.turns.wake
+    assert yard.pauses.gaps_from(lane) == 7.0
+    assert [yard.pauses.may_follow(lane, nonce) for nonce in (6, 7)] == [True, False]
 
 
 async def test_a_change_is_read_at_once_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
