@@ -41,20 +41,19 @@ def console(token: str, shelf: Shelf, hand: Hand, chain: Callable[[], int | None
     api = Api(shelf, hand, chain)
     app = web.Application(middlewares=[_as_problems, _only_with(token)])
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, _handler(route, getattr(api, route.name)))
+        add = app.router.add_get if route.method == "GET" else app.router.add_post  # what can be got has a head, too
+        add(route.path, _handler(route, getattr(api, route.name)))
     return app
 
 
 def no_console() -> web.Application:
     """In its place where it is not configured."""
 
-    async def hint(_request: web.Request) -> web.Response:
-        missing = Problem("no_api", "there is no operator's API", ("set [ops] token and [journal] url",))
-        return _problem(missing)
+    @web.middleware
+    async def hint(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return _problem(Problem("no_api", "there is no operator's API", ("set [ops] token and [journal] url",)))
 
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", hint)
-    return app
+    return web.Application(middlewares=[hint])
 
 
 def _handler(route: Route, act: Callable[[Asked], Awaitable[Answer | Problem]]) -> Handler:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from relay import __version__
 from relay.console.problems import KINDS
 from relay.console.routes import EVERYWHERE, PREFIX, ROUTES
 from relay.console.shapes import ref, schemas
@@ -35,7 +34,7 @@ def document() -> dict[str, Any]:
         paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "relay: the operator's API", "version": __version__, "description": _ABOUT},
+        "info": {"title": "relay: the operator's API", "version": "1", "description": _ABOUT},
         "security": [{"token": []}],
         "paths": paths,
         "components": {

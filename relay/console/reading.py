@@ -148,6 +148,8 @@ def read_params(
 ) -> dict[str, Any] | Problem:
     """Every value by its parameter's name."""
     known = [param.name for param in params if param.place == "query"]
+    if len(set(query)) < len(query):
+        return Problem("bad_request", "a parameter is given twice")
     if strange := [name for name in query if name not in known]:
         return Problem(
             "bad_request", f"{strange[0]!r:.60} is no parameter here; known are: {', '.join(known) or 'none'}"
