@@ -22,6 +22,7 @@ import uvloop
 
 from relay import process
 from relay.config import address, doubts, masked
+from relay.console import console
 from relay.listening import Addresses, listening, url
 from relay.ops import OpsServer, of_process
 from relay.sides import ClientSide, House, LaneSide, NodeSide, shelf_of
@@ -31,6 +32,8 @@ from relay.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from aiohttp import web
 
     from relay.config import Settings
     from relay.workers.parent import Parent
@@ -56,12 +59,18 @@ class Instance:
         self._node = NodeSide(house)
         self._lanes = LaneSide(house, self._node)
         self._clients = ClientSide(house, self._node, self._lanes.submitter)
-        self._ops = OpsServer(settings.ops, of_process(metrics))
+        self._ops = OpsServer(settings.ops, of_process(metrics), console=self._console())
         self._ops.add_check("upstream", self._node.identity.check)
         if self._lanes.tier is not None:
             self._ops.add_check("redis", self._lanes.tier.check)
         if self._shelf is not None:
             self._ops.add_check("journal", self._shelf.check)
+
+    def _console(self) -> web.Application | None:
+        token, node = self._settings.ops.token, self._node
+        if not token or self._shelf is None:
+            return None
+        return console(token, self._shelf, self._lanes.hand, lambda: node.identity.chain_id)
 
     async def start(self) -> Addresses:
         """Open the listeners. The upstream need not be there yet."""

@@ -1,6 +1,6 @@
 """The operator's side: is it alive, is it ready, what does it count.
 
-Job: three routes on a listener of their own.
+Job: three routes on a listener of their own, and the operator's API (`relay.console`) under its prefix.
 Rules: /livez asks nobody, so that a dead node never gets a live relay restarted. /readyz says what is wrong, check by
 check. Nothing here is reachable from the clients' listener.
 Must not know: what the checks look at.
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from relay.config import address
+from relay.console import MAX_BODY, PREFIX, no_console
 from relay.telemetry.metrics import MetricsCollector
 
 if TYPE_CHECKING:
@@ -48,13 +49,19 @@ class OpsServer:
     """The ops listener of one process."""
 
     def __init__(
-        self, settings: Ops, shown: CollectorRegistry, before_scrape: Callable[[], Awaitable[None]] | None = None
+        self,
+        settings: Ops,
+        shown: CollectorRegistry,
+        before_scrape: Callable[[], Awaitable[None]] | None = None,
+        *,
+        console: web.Application | None = None,
     ) -> None:
         self._settings = settings
         self.draining = False
         self._checks: dict[str, Callable[[], Awaitable[Readiness]]] = {}
         self._registry = shown
         self._before_scrape = before_scrape
+        self._console = no_console() if console is None else console
         self._runner: web.AppRunner | None = None
 
     def __repr__(self) -> str:
@@ -66,7 +73,8 @@ class OpsServer:
 
     async def start(self) -> tuple[str, int]:
         """Listen. Returns (host, port). Raises OSError."""
-        app = web.Application()
+        app = web.Application(client_max_size=MAX_BODY)
+        app.add_subapp(PREFIX, self._console)
         for path, handler in ROUTES.items():
             app.router.add_get(path, getattr(self, handler))
         app.router.add_route("*", "/{rest:.*}", _elsewhere)

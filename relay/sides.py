@@ -21,6 +21,7 @@ from relay.ingress.looking import Looker
 from relay.ingress.websocket import WebSocketServer
 from relay.intake import Intake
 from relay.journal.shelf import Shelf
+from relay.pauses import Pauses
 from relay.recorder import Recorder
 from relay.recorder.taking_up import TakingUp
 from relay.router import Router
@@ -94,11 +95,39 @@ class NodeSide:
         await self.pool.close()
 
 
+class LaneHand:
+    """What operators ask of the lanes (`relay.console.hand.Hand`)."""
+
+    def __init__(
+        self, pauses: Pauses | None, taking_up: TakingUp | None, settlement: Settlement | None, owner: TaskOwner
+    ) -> None:
+        self._pauses = pauses
+        self._taking_up = taking_up
+        self._settlement = settlement
+        self._owner = owner
+
+    def resend(self, submission: int) -> None:
+        """Take the submission's bytes through its lane's turn again."""
+        if self._taking_up is not None:
+            self._taking_up.again(submission)
+
+    def sweep(self) -> None:
+        """Sweep now."""
+        if self._settlement is not None:
+            self._owner.start("sweep", self._settlement.sweep_now())
+
+    def lanes_changed(self) -> None:
+        """A lane was paused, or goes on."""
+        if self._pauses is not None:
+            self._pauses.changed()
+
+
 class LaneSide:
     """The lanes of all senders, and the order between instances if there is one."""
 
     def __init__(self, house: House, node: NodeSide, witness: Witness[Submission] | None = None) -> None:
         self.tier = _tier(house)
+        self.pauses = None if house.shelf is None else Pauses(house.shelf, witness)
         self.owner = TaskOwner("work", house.report)
         self._ends = TaskOwner("lanes end", house.report)
         self._over = asyncio.Event()
@@ -113,11 +142,12 @@ class LaneSide:
             report=house.report,
             clock=house.clock,
             tier=self.tier,
-            witness=witness,
+            witness=self.pauses or witness,
             recorder=self.recorder,
         )
         self.taking_up = _taking_up(house, self.recorder, self.submitter)
         self.settlement = _settlement(house, node, self.recorder, self.taking_up)
+        self.hand = LaneHand(self.pauses, self.taking_up, self.settlement, self._ends)
         self._webhooks = _webhooks(house)
         self._show(house.metrics)
 
@@ -127,6 +157,8 @@ class LaneSide:
     async def start(self, background: TaskOwner) -> None:
         """Begin to take turns."""
         background.start("overdue", self.submitter.turns.sweep_forever())
+        if self.pauses is not None:
+            background.start("pauses", self.pauses.watch_forever())
         if self._webhooks is not None:
             self._webhooks.start(background)
         if self.tier is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from relay.config import Ops, Server, Settings, Upstream, check
+from relay.config import Journal, Ops, Server, Settings, Upstream, check
 from relay.errors import Fault
 from relay.workers import control, sockets
 from relay.workers.restart import kept_until_restart
@@ -125,14 +125,15 @@ def test_the_way_to_the_lanes_needs_no_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_rolling_restart_keeps_what_the_parent_has() -> None:
-    """Addresses and the number of workers stay, and are told; everything else is new."""
+    """Addresses, the number of workers, the operator's API and the journal stay, and are told; all else is new."""
     old = Settings(server=Server(workers=2))
     new = Settings(
-        server=Server(workers=3, listen="127.0.0.1:1", max_batch=7), ops=Ops(listen="127.0.0.1:2"),
-        upstream=Upstream(url="http://other"),
+        server=Server(workers=3, listen="127.0.0.1:1", max_batch=7), ops=Ops(listen="127.0.0.1:2", token="t" * 16),
+        upstream=Upstream(url="http://other"), journal=Journal(url="sqlite:///other"),
     )  # fmt: skip
     kept, told = kept_until_restart(old, new)
-    assert told == ["server.listen", "server.workers", "ops.listen"]
-    expected = msgspec.structs.replace(new, server=msgspec.structs.replace(old.server, max_batch=7), ops=old.ops)
+    assert told == ["server.listen", "server.workers", "ops.listen", "ops.token", "journal.url"]
+    server = msgspec.structs.replace(old.server, max_batch=7)
+    expected = msgspec.structs.replace(new, server=server, ops=old.ops, journal=old.journal)
     assert kept == expected
     assert kept_until_restart(old, old) == (old, [])

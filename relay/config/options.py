@@ -123,6 +123,7 @@ class Ops(_Section, frozen=True):
     """The operator's side."""
 
     listen: str = "127.0.0.1:9645"
+    token: str = ""
 
 
 class Log(_Section, frozen=True):
@@ -197,4 +198,5 @@ _MASKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "headers": _mask_headers,
     "secret": _mask_all,
     "witnesses": _mask_urls,
+    "token": _mask_all,
 }

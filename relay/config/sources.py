@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 import msgspec
 
 from relay.config.journal import check_journal
+from relay.config.ops import check_ops
 from relay.config.options import OPTIONS, SECTIONS, Settings, shown
 from relay.config.redis import check_redis
 from relay.config.values import ConfigFault, address, check_file, check_header, check_origin, check_url, trusting
@@ -77,6 +78,7 @@ def check(tables: Mapping[str, Any]) -> Settings:
     check_redis(settings.redis)
     check_journal(settings.journal)
     check_webhooks(settings)
+    check_ops(settings.ops)
     for name, value in upstream.headers.items():
         check_header("upstream.headers", name, value)
     return settings

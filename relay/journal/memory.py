@@ -23,6 +23,7 @@ from relay.journal.records import (
     Cursor,
     Delivery,
     Event,
+    Key,
     Lane,
     Notice,
     Outstanding,
@@ -284,6 +285,11 @@ class MemoryJournal:
         """As `store.Journal.history`."""
         return list(self._events.get(submission, ()))
 
+    async def keys(self, submission: int) -> list[Key]:
+        """As `store.Journal.keys`."""
+        bound = (Key(key[2], first) for key, (holder, first) in self._keys.items() if holder == submission)
+        return sorted(bound, key=lambda key: (key.first_ms, key.key))
+
     async def census(self) -> Census:
         """As `store.Journal.census`."""
         groups: dict[tuple[State, Reason | None], list[int]] = defaultdict(list)
@@ -327,6 +333,10 @@ class MemoryJournal:
         lane = Lane(chain_id, sender, paused, version + 1, storable(detail), actor, self._now())
         self._lanes[chain_id, sender].append(lane)
         return lane
+
+    async def paused(self) -> list[Lane]:
+        """As `store.Journal.paused`."""
+        return sorted(settings[-1] for settings in self._lanes.values() if settings[-1].paused)
 
     async def lane_history(self, chain_id: int, sender: bytes) -> list[Lane]:
         """As `store.Journal.lane_history`."""

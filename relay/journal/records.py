@@ -260,6 +260,13 @@ def untouched(chain_id: int, sender: bytes) -> Lane:
     return Lane(chain_id, sender, paused=False, version=0, detail="", actor="", at_ms=0)
 
 
+class Key(NamedTuple):
+    """An idempotency key that is bound to a submission, and when it was first used for it."""
+
+    key: str
+    first_ms: int
+
+
 class Outstanding(NamedTuple):
     """A lane with something open: its lowest open nonce, how many, and since when the oldest."""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Event,
         Fact,
         Intake,
+        Key,
         Lane,
         Notice,
         Outstanding,
@@ -110,6 +111,9 @@ class Journal(Protocol):
     async def history(self, submission: int) -> list[Event]:
         """What happened, oldest first."""
 
+    async def keys(self, submission: int) -> list[Key]:
+        """The idempotency keys that are bound to it, oldest first."""
+
     async def census(self) -> Census:
         """Counts for the metrics."""
 
@@ -130,6 +134,9 @@ class Journal(Protocol):
         self, chain_id: int, sender: bytes, *, paused: bool, version: int, detail: str, actor: str
     ) -> Lane | None:
         """Pause a lane or let it go on, seen at ``version``. None: somebody else changed it meanwhile."""
+
+    async def paused(self) -> list[Lane]:
+        """Every lane that is paused, by (chain, sender)."""
 
     async def lane_history(self, chain_id: int, sender: bytes) -> list[Lane]:
         """Each setting that it ever had, oldest first."""

@@ -18,7 +18,7 @@ import structlog
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import LARGEST, START, Cursor
-from relay.lifecycle import State
+from relay.lifecycle import State, transition
 from relay.methods import SUBMISSIONS, Request
 from relay.submission import Submission
 from relay.tasks import TaskOwner
@@ -87,6 +87,23 @@ class TakingUp:
         """
         ticket = self._ticket(record, payload)
         return ticket is Without.NEED or (isinstance(ticket, Submission) and await _all_turned([ticket]))
+
+    def again(self, submission: int) -> None:
+        """A person wants one more send of it; returns at once. What is in work here is on its way already."""
+        if not self._recorder.holds(submission):
+            self._owner.start("again", self._again(submission))
+
+    async def _again(self, submission: int) -> None:
+        try:
+            record = await self._shelf.journal.by_id(submission)
+            payload = await self._shelf.journal.payload(submission)
+        except (Unavailable, Unusable) as fault:
+            self._log.warning("cannot be sent again, the sweep will see to it", submission=submission, error=str(fault))
+            return
+        if record is None or payload is None or transition(record.state, State.SEALED) is None:
+            return
+        if not self._recorder.holds(submission) and not await self.take_up(record, payload):
+            self._log.warning("its lane has no room now, the sweep will see to it", submission=submission)
 
     async def orphans(self) -> None:
         """Take up what was left. Ends when all of it has had its turn."""

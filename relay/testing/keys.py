@@ -54,6 +54,12 @@ class Keys(Opening):
             assert (admission.fresh, admission.record) == (False, record)
             conflict = (await journal.admit([intake(9, key=key)]))[0]
             assert judge(conflict, DAY_MS) is Repeat.CONFLICT_BYTES
+        bound = await journal.keys(record.id)
+        assert {each.key for each in bound} == {"a", "b"}
+        assert bound == sorted(bound, key=lambda each: (each.first_ms, each.key))
+        assert bound[0].first_ms >= record.admitted_ms
+        unbound = (await journal.admit([intake(5)]))[0].record
+        assert await journal.keys(unbound.id) == []
 
     async def test_an_old_key_is_a_conflict(self, journal: Journal) -> None:
         """Counted from its first use by the store's clock; a second use does not renew it."""

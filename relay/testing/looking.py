@@ -114,6 +114,23 @@ class Looking(Opening):
         assert await journal.changes_of([]) == []
         assert [change.event for change in latest[:3]] == await journal.history(ended.id)
 
+    async def test_the_paused_lanes_are_told_in_one_list(self, journal: Journal, other: Journal) -> None:
+        """As they were set last, on every instance; one that goes on again is not among them."""
+        assert await journal.paused() == []
+        for sender in (BOB, ALICE, CAROL):
+            await journal.set_paused(CHAIN, sender, paused=True, version=0, detail="stuck", actor="op")
+        await journal.set_paused(5, BOB, paused=True, version=0, detail="another chain", actor="op")
+        await other.set_paused(CHAIN, BOB, paused=False, version=1, detail="well again", actor="op")
+        paused = await other.paused()
+        assert [(lane.chain_id, lane.sender, lane.version) for lane in paused] == [
+            (5, BOB, 1),
+            (CHAIN, ALICE, 1),
+            (CHAIN, CAROL, 1),
+        ]
+        assert paused[1] == (await journal.lane(CHAIN, ALICE))[0]
+        again = await journal.set_paused(CHAIN, BOB, paused=True, version=2, detail="stuck again", actor="op")
+        assert again in await other.paused()
+
     async def test_a_listing_shows_the_latest_first(self, journal: Journal) -> None:
         """By the time of the change, in pages."""
         records = [await admitted(journal, nonce) for nonce in range(5)]

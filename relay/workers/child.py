@@ -45,6 +45,8 @@ class Child:
         self.silent = 0
         """How often it was asked since it last said something."""
         self.checks: tuple[tuple[str, bool, str], ...] = ()
+        self.chain_id: int | None = None
+        """The node's, as far as the worker knows."""
         self.fault: Fault | None = None
         """Why it could not start, if it said so."""
         self.ready = asyncio.Event()
@@ -121,6 +123,8 @@ class Child:
         match frame:
             case (control.COUNTED, snapshot):
                 self._counted(self, snapshot)
+            case (control.CHAIN, chain_id):
+                self.chain_id = chain_id
             case (control.CHECKED, checks):
                 self.checks = checks
             case (control.FAILED, str(text), wrong_setting):

@@ -32,6 +32,12 @@ COUNT: Final = "count"
 """Say `COUNTED`. Asked once a second, it is the sign of life, too."""
 CHECK: Final = "check"
 """Say `CHECKED`."""
+RESEND: Final = "resend"
+"""(RESEND, submission): take its bytes through its lane's turn again."""
+SWEEP: Final = "sweep"
+"""Sweep now."""
+LANES_CHANGED: Final = "lanes changed"
+"""A lane was paused, or goes on."""
 
 # From a worker.
 READY: Final = "ready"
@@ -46,6 +52,8 @@ COUNTED: Final = "counted"
 """(COUNTED, snapshot of its metrics)."""
 CHECKED: Final = "checked"
 """(CHECKED, ((name, ready, detail), …))."""
+CHAIN: Final = "chain"
+"""(CHAIN, chain id): the node's, None while it is not known. Said with each `COUNTED`."""
 
 
 HAND_OVER_S: Final = 10.0

@@ -22,6 +22,7 @@ from relay.workers.muster import Muster
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from relay.console.hand import Hand
     from relay.lease import Tier
     from relay.sides import House, NodeSide
     from relay.workers.control import Start
@@ -68,6 +69,11 @@ class LanePart:
     def tier(self) -> Tier | None:
         """The order between instances."""
         return self._lanes.tier
+
+    @property
+    def hand(self) -> Hand:
+        """What operators ask of the lanes."""
+        return self._lanes.hand
 
     async def start(self, forwarders: Iterable[int]) -> None:
         """The lanes are ours: begin. ``forwarders`` may have tickets."""

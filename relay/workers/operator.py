@@ -62,6 +62,10 @@ class Operator:
         """Every worker process there is."""
         return [child for slot in self._slots for child in slot.all if not child.ended.is_set()]
 
+    def chain_id(self) -> int | None:
+        """The node's, as far as a worker knows it."""
+        return next((child.chain_id for child in self.children() if child.chain_id is not None), None)
+
     async def count(self) -> None:
         """Bring every worker's figures up to date, as far as it answers."""
         self.totals.told(self, self._metrics.snapshot())

@@ -19,12 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from relay.config import ConfigFault, doubts
+from relay.console import console
 from relay.errors import Fault
+from relay.journal.shelf import Shelf
 from relay.listening import Addresses, listening, url
 from relay.ops import OpsServer
 from relay.tasks import TaskOwner
+from relay.webhooks import receivers
 from relay.workers import control, sockets
 from relay.workers.child import spawn
+from relay.workers.hand import SlotHand
 from relay.workers.inflight import InflightTable
 from relay.workers.operator import Operator
 from relay.workers.restart import kept_until_restart
@@ -33,6 +37,8 @@ from relay.workers.slot import START_S, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aiohttp import web
 
     from relay.config import Settings
     from relay.telemetry.logs import Logs
@@ -77,15 +83,25 @@ class Parent:
             for role in roles(settings.server.workers)
         ]
         self._operator = Operator(self.slots, metrics)
-        self._ops = OpsServer(settings.ops, self._operator.registry, self._operator.count)
+        self._shelf = _shelf(settings)
+        self._ops = OpsServer(settings.ops, self._operator.registry, self._operator.count, console=self._console())
+        if self._shelf is not None:
+            self._ops.add_check("journal", self._shelf.check)
         for slot in self.slots:
             self._ops.add_check(str(slot.role), self._operator.checked(slot))
+
+    def _console(self) -> web.Application | None:
+        if self._shelf is None:
+            return None
+        return console(self._settings.ops.token, self._shelf, SlotHand(self.slots[0]), self._operator.chain_id)
 
     async def start(self) -> Addresses:
         """Open the listeners and fill every place. The upstream need not be there yet. Raises Fault."""
         for doubt in doubts(self._settings):
             self._log.warning("settings", doubt=doubt)
         settings = self._settings
+        if self._shelf is not None:
+            await self._shelf.start(self._background)
         takers = [slot.role.number for slot in self.slots if slot.role.takes_clients]
         bound = iter(sockets.bound(settings.server.listen, len(takers)))
         self._sockets = [next(bound) if slot.role.takes_clients else [] for slot in self.slots]
@@ -140,6 +156,8 @@ class Parent:
         await self._background.close()
         await self._asks.close()
         await self._ops.close()
+        if self._shelf is not None:
+            await self._shelf.close()
         self._lanes.close()
         if self._inflight >= 0:
             os.close(self._inflight)
@@ -247,3 +265,10 @@ class Parent:
         self._log.critical("a background task died, the relay stops", task=name, error=repr(error), exc_info=error)
         self.broken = True
         self.stopping.set()
+
+
+def _shelf(settings: Settings) -> Shelf | None:
+    """The parent needs the journal for the operator's API alone. What is decided there is told to receivers, too."""
+    if not settings.journal.url or not settings.ops.token:
+        return None
+    return Shelf(settings.journal.url, receivers=receivers(settings.webhooks))

@@ -13,8 +13,11 @@ import msgspec
 if TYPE_CHECKING:
     from relay.config import Settings
 
-FIXED: Final = (("server", "listen"), ("server", "workers"), ("ops", "listen"))
-"""The parent's own: sockets that are kept over a restart, and the number of those who share them."""
+FIXED: Final = (
+    ("server", "listen"), ("server", "workers"), ("ops", "listen"), ("ops", "token"), ("journal", "url"),
+)  # fmt: skip
+"""The parent's own: sockets that are kept over a restart, and the number of those who share them; the operator's API,
+which it serves; and the journal, which all processes must share at any time."""
 
 
 def kept_until_restart(old: Settings, new: Settings) -> tuple[Settings, list[str]]:

@@ -83,8 +83,9 @@ class Worker:
             control.STOP: lambda seconds: self._once("stop", self._stop(seconds)),
             control.END: lambda: self._once("end", self._end()),
             control.GIVE_UP: self.give_up,
-            control.COUNT: lambda: tell(control.COUNTED, metrics.snapshot()),
+            control.COUNT: self._count,
             control.CHECK: lambda: self._asks.start("check", self._check()),
+            **self._hand_orders(),
         }
         """What the parent may say → what it does."""
 
@@ -129,6 +130,17 @@ class Worker:
         if self._shelf is not None:
             await self._shelf.close()
         await self._node.close()
+
+    def _hand_orders(self) -> dict[str, Callable[..., None]]:
+        """What an operator may ask of whoever has the lanes."""
+        if self._lanes is None:
+            return {}
+        hand = self._lanes.hand
+        return {control.RESEND: hand.resend, control.SWEEP: hand.sweep, control.LANES_CHANGED: hand.lanes_changed}
+
+    def _count(self) -> None:
+        self._tell(control.CHAIN, self._node.identity.chain_id)
+        self._tell(control.COUNTED, self._metrics.snapshot())
 
     async def _go(self, forwarders: tuple[int, ...]) -> None:
         if self._lanes is not None:

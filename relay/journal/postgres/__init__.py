@@ -21,6 +21,7 @@ from relay.journal.records import (
     Census,
     Claim,
     Count,
+    Key,
     Notice,
     Outstanding,
     Payload,
@@ -188,6 +189,10 @@ class PostgresJournal:
         """As `store.Journal.history`."""
         return await self._many(event_of, "history", submission)
 
+    async def keys(self, submission: int) -> list[Key]:
+        """As `store.Journal.keys`."""
+        return await self._many(Key._make, "keys", submission)
+
     async def census(self) -> Census:
         """As `store.Journal.census`."""
         counts = await self._many(_count_of, "open_counts")
@@ -216,6 +221,10 @@ class PostgresJournal:
         """As `store.Journal.set_paused`."""
         rows = await self._server.change("set_lane", chain_id, sender, paused, version, storable(detail), actor)
         return lane_of(tuple(rows[0])) if rows else None
+
+    async def paused(self) -> list[Lane]:
+        """As `store.Journal.paused`."""
+        return await self._many(lane_of, "paused")
 
     async def lane_history(self, chain_id: int, sender: bytes) -> list[Lane]:
         """As `store.Journal.lane_history`."""

@@ -92,6 +92,9 @@ WHERE event.id > $1 ORDER BY event.id LIMIT $2;
 SELECT {event}, {record} FROM relay.event JOIN relay.submission ON submission.id = event.submission
 WHERE event.id = ANY ($1::bigint[]) ORDER BY event.id;
 
+-- keys: that are bound to a submission
+SELECT key, first_ms FROM relay.idempotency WHERE submission = $1 ORDER BY first_ms, key;
+
 -- open_counts: by state and reason
 SELECT state, reason, count(*), min(since_ms) FROM relay.submission
 WHERE state IN ('queued', 'sealed', 'sent', 'pending', 'mined', 'dead_letter')
@@ -108,6 +111,14 @@ SELECT
 -- lane: what an operator set last
 SELECT chain_id, sender, paused, version, detail, actor, at_ms
 FROM relay.lane WHERE chain_id = $1 AND sender = $2 ORDER BY version DESC LIMIT 1;
+
+-- paused: every lane whose last setting is a pause
+SELECT chain_id, sender, paused, version, detail, actor, at_ms FROM relay.lane
+WHERE paused AND NOT EXISTS (
+    SELECT 1 FROM relay.lane AS later
+    WHERE later.chain_id = lane.chain_id AND later.sender = lane.sender AND later.version > lane.version
+)
+ORDER BY chain_id, sender;
 
 -- lane_history: everything an operator set
 SELECT chain_id, sender, paused, version, detail, actor, at_ms

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Event,
         Fact,
         Intake,
+        Key,
         Lane,
         Notice,
         Outstanding,
@@ -143,6 +144,10 @@ class SqliteJournal:
         """As `store.Journal.history`."""
         return await self._reader.run(reads.history, submission)
 
+    async def keys(self, submission: int) -> list[Key]:
+        """As `store.Journal.keys`."""
+        return await self._reader.run(reads.keys, submission)
+
     async def census(self) -> Census:
         """As `store.Journal.census`."""
         return await self._reader.run(reads.census)
@@ -172,6 +177,10 @@ class SqliteJournal:
             "actor": actor,
         }  # fmt: skip
         return await self._writer.run(writes.set_paused, values)
+
+    async def paused(self) -> list[Lane]:
+        """As `store.Journal.paused`."""
+        return await self._reader.run(reads.paused)
 
     async def lane_history(self, chain_id: int, sender: bytes) -> list[Lane]:
         """As `store.Journal.lane_history`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from relay.journal.records import LARGEST, Admission, Census, Change, Count, Outstanding, Payload, untouched
+from relay.journal.records import LARGEST, Admission, Census, Change, Count, Key, Outstanding, Payload, untouched
 from relay.journal.rows import WIDTH, attempt_of, change_of, event_of, lane_of, reason_of, receipt_of, record_of
 from relay.journal.statements import load
 from relay.lifecycle import State
@@ -88,6 +88,11 @@ def lane_history(connection: sqlite3.Connection, chain_id: int, sender: bytes) -
     return _many(connection, lane_of, SQL["lane_history"], (chain_id, sender))
 
 
+def paused(connection: sqlite3.Connection) -> list[Lane]:
+    """As `store.Journal.paused`."""
+    return _many(connection, lane_of, SQL["paused"], ())
+
+
 def listing(connection: sqlite3.Connection, state: State, before: tuple[int, int] | None, limit: int) -> list[Record]:
     """As `store.Journal.listing`."""
     return _many(connection, record_of, SQL["listing"], (state, *(before or (LARGEST, LARGEST)), limit))
@@ -121,6 +126,11 @@ def changes_since(connection: sqlite3.Connection, after: int, limit: int) -> lis
 def changes_of(connection: sqlite3.Connection, events: Collection[int]) -> list[Change]:
     """As `store.Journal.changes_of`."""
     return _many(connection, change_of, SQL["changes_of"], (orjson.dumps(list(events)).decode(),))
+
+
+def keys(connection: sqlite3.Connection, submission: int) -> list[Key]:
+    """As `store.Journal.keys`."""
+    return _many(connection, Key._make, SQL["keys"], (submission,))
 
 
 def census(connection: sqlite3.Connection) -> Census:

@@ -144,6 +144,9 @@ WHERE event.id > ? ORDER BY event.id LIMIT ?;
 SELECT {event}, {record} FROM event JOIN submission ON submission.id = event.submission
 WHERE event.id IN (SELECT value FROM json_each(?)) ORDER BY event.id;
 
+-- keys: that are bound to a submission
+SELECT key, first_ms FROM idempotency WHERE submission = ? ORDER BY first_ms, key;
+
 -- open_counts: by state and reason
 SELECT state, reason, count(*), min(since_ms) FROM submission
 WHERE state IN ('queued', 'sealed', 'sent', 'pending', 'mined', 'dead_letter')
@@ -159,6 +162,14 @@ SELECT
 -- lane: what an operator set last
 SELECT chain_id, sender, paused, version, detail, actor, at_ms
 FROM lane WHERE chain_id = ? AND sender = ? ORDER BY version DESC LIMIT 1;
+
+-- paused: every lane whose last setting is a pause
+SELECT chain_id, sender, paused, version, detail, actor, at_ms FROM lane
+WHERE paused AND NOT EXISTS (
+    SELECT 1 FROM lane AS later
+    WHERE later.chain_id = lane.chain_id AND later.sender = lane.sender AND later.version > lane.version
+)
+ORDER BY chain_id, sender;
 
 -- lane_history: everything an operator set
 SELECT chain_id, sender, paused, version, detail, actor, at_ms
