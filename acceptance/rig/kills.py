@@ -26,7 +26,7 @@ from relay.lifecycle import State, transition
 from tests.redis_server import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from acceptance.rig.chain import Chain
@@ -157,11 +157,13 @@ class Killing:
 
 
 @asynccontextmanager
-async def killing(rig: Rig, store: Store, *flags: str, **settings: object) -> AsyncIterator[Killing]:
-    """Everything but the relay."""
+async def killing(
+    rig: Rig, store: Store, *flags: str, chain: Mapping[str, object] | None = None, **settings: object
+) -> AsyncIterator[Killing]:
+    """Everything but the relay. ``chain`` changes the chain's settings."""
     journal = await open_journal(store.url)
     try:
-        yield Killing(rig, await rig.chain(), store, journal, *flags, **settings)
+        yield Killing(rig, await rig.chain(**(chain or {})), store, journal, *flags, **settings)
     finally:
         await journal.close()
 
