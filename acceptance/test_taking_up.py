@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from acceptance.conftest import Measured
-    from acceptance.rig.parts import Rig
+    from acceptance.rig.parts import Part, Rig
 
 SENDERS, NONCES = 500, 10
 GROWN_MB = 40
