@@ -1,4 +1,4 @@
-"""The ``relay`` command: serve, dev, check-config.
+"""The ``relay`` command: serve, dev, check-config, and the operator's (`relay.remote`).
 
 Job: flags to settings, faults to one clear line, results to exit codes: 0 done, 1 a fault, 2 a wrong command or
 setting.
@@ -18,6 +18,7 @@ from relay import __version__
 from relay.config import DEFAULTS, ConfigFault, address, changed, doubts, load
 from relay.errors import Fault
 from relay.process import open_standard_files
+from relay.remote.commands import add_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
 
     check = _command(commands, "check-config", _check_config, "check a settings file and show what it changes")
     check.add_argument("config", metavar="FILE", type=Path)
+
+    add_commands(commands)
     return parser
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
+from structlog.testing import capture_logs
 
 from relay.config import Ops
 from relay.console import console
@@ -58,11 +59,12 @@ class Said(NamedTuple):
 class Desk:
     """An operator at work."""
 
-    def __init__(self, shelf: Shelf, hand: Hand, url: str, client: aiohttp.ClientSession) -> None:
+    def __init__(self, shelf: Shelf, hand: Hand, url: str, client: aiohttp.ClientSession, log: Any) -> None:
         self.shelf = shelf
         self.hand = hand
         self.url = url
         self.client = client
+        self.log = log
 
     @property
     def journal(self) -> Journal:
@@ -96,8 +98,9 @@ async def at_the_desk(url: str = "memory:", *, chain: int | None = CHAIN) -> Asy
     server = OpsServer(Ops(listen="127.0.0.1:0"), of_process(Metrics()), console=app)
     host, port = await server.start()
     try:
-        async with aiohttp.ClientSession() as client:
-            yield Desk(shelf, hand, f"http://{host}:{port}", client)
+        with capture_logs() as log:
+            async with aiohttp.ClientSession() as client:
+                yield Desk(shelf, hand, f"http://{host}:{port}", client, log)
     finally:
         await server.close()
         await background.close()

@@ -459,6 +459,8 @@ async def test_a_sweep_is_asked_for() -> None:
     async with at_the_desk() as desk:
         said = await desk.post("/sweep")
         assert (said.status, said.body, desk.hand.asked) == (202, {"asked": "sweep"}, ["sweep"])
+        (line,) = desk.log
+        assert (line["action"], line["actor"], line["reason"]) == ("sweep", "operator", REASON["reason"])
 
 
 @pytest.mark.parametrize("actor", ["a" * 101, "tab\there", "ünter"])
