@@ -43,7 +43,7 @@ def test_tuples_come_out_as_they_went_in_wherever_reads_cut(frames: list[Frame],
     "stream",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        GREETING.replace(b"1", b"2"),
+        GREETING.replace(b"link ", b"link 1"),
         GREETING + (65).to_bytes(4) + bytes(65),
         GREETING + (4).to_bytes(4) + b"junk",
         GREETING + (0).to_bytes(4),

@@ -31,7 +31,8 @@ _CONFLICT: Final = {
 
 def conflict(repeat: Repeat, record: Record) -> Refusal:
     """The key is another's, or too old. ``record`` is what it belongs to."""
-    return errors.KEY_CONFLICT.refusal(detail=_CONFLICT[repeat], data=_data(record))
+    data = _shown(record)
+    return errors.KEY_CONFLICT.refusal(detail=_CONFLICT[repeat], data=data)
 
 
 def closed(record: Record) -> Refusal:
@@ -41,7 +42,8 @@ def closed(record: Record) -> Refusal:
         detail += f" ({WORDS[record.reason].words})"
     if record.may_still_land:
         detail += "; it may still land, so send no other in its place until it settles"
-    return errors.KEY_CLOSED.refusal(detail=detail, data=_data(record))
+    data = _shown(record)
+    return errors.KEY_CLOSED.refusal(detail=detail, data=data)
 
 
 def ended(submission: Submission, record: Record) -> Outcome:
@@ -61,5 +63,5 @@ def unwritten(submission: Submission, fault: Exception) -> Outcome:
     return errors.JOURNAL_UNAVAILABLE.refusal(detail=str(fault))
 
 
-def _data(record: Record) -> dict[str, object]:
+def _shown(record: Record) -> dict[str, object]:
     return {"hash": "0x" + record.hash.hex(), "state": record.state.value, "mayStillLand": record.may_still_land}
