@@ -131,7 +131,6 @@ async def run(settings: Settings, announce: Callable[[Addresses], None], reload:
     metrics = Metrics()
     logs = Logs.start(settings.log, metrics, sys.stdout)
     try:
-        process.raise_file_limit(settings.server.max_connections + settings.upstream.max_connections)
         service = _service(settings, metrics, logs, reload)
         try:
             addresses = await service.start()
@@ -152,7 +151,7 @@ def _service(settings: Settings, metrics: Metrics, logs: Logs, reload: Callable[
     loop = asyncio.get_running_loop()
     service: Instance | Parent
     if settings.server.workers == 1:
-        service = Instance(settings, metrics, logs)
+        service = Instance(process.fit_files(settings), metrics, logs)
     else:
         from relay.workers.parent import Parent  # noqa: PLC0415 - only several processes need it
 

@@ -12,11 +12,16 @@ import gc
 import os
 import resource
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
+if TYPE_CHECKING:
+    from relay.config import Settings
+
 _SPARE_FILES: Final = 64
+LEAST_UPSTREAM: Final = 2
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
@@ -34,19 +39,49 @@ def open_standard_files() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 
-def raise_file_limit(connections: int) -> None:
-    """Let the process have as many sockets as its settings allow, as far as the system agrees."""
+def fit_files(settings: Settings) -> Settings:
+    """``settings`` with no more connections than the process may have files for; where that is fewer, it is said.
+
+    The limit is raised as far as the system agrees. A client that was accepted must be answered, so each one has room
+    for what is opened in its name; those beyond are told so, or wait in the system's queue.
+    """
+    server, upstream = settings.server, settings.upstream
+    wanted = server.max_connections + upstream.max_connections + _SPARE_FILES
+    limit = _raised(wanted)
+    if limit >= wanted:
+        return settings
+    clients, to_node = shares(limit, upstream.max_connections, sockets=2 if upstream.ws_url else 1)
+    clients = min(clients, server.max_connections)
+    structlog.get_logger("relay").warning(
+        "the file limit is too low for [server] max_connections and [upstream] max_connections, so fewer are taken;"
+        " raise it (ulimit -n, LimitNOFILE, nofile)",
+        limit=limit,
+        wanted=wanted,
+        clients=clients,
+        upstream=to_node,
+    )
+    return msgspec.structs.replace(
+        settings,
+        server=msgspec.structs.replace(server, max_connections=clients),
+        upstream=msgspec.structs.replace(upstream, max_connections=to_node),
+    )
+
+
+def shares(limit: int, upstream: int, *, sockets: int) -> tuple[int, int]:
+    """Of ``limit`` files: clients, each with ``sockets`` files and one for another that is turned away; connections to
+    the node, at most ``upstream``. The rest is for listeners, the journal, Redis, links, operators."""
+    left = limit - min(_SPARE_FILES, limit * 3 // 8)
+    to_node = max(LEAST_UPSTREAM, min(upstream, left // 4))
+    return max(1, (left - to_node) // (sockets + 1)), to_node
+
+
+def _raised(wanted: int) -> int:
+    """The limit from now on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _SPARE_FILES
-    if soft < hard:
+    if soft < hard or hard == resource.RLIM_INFINITY:
         soft = hard if hard != resource.RLIM_INFINITY else max(soft, wanted)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        structlog.get_logger("relay").warning(
-            "the file limit is below [server] max_connections + [upstream] max_connections; raise it (ulimit -n)",
-            limit=soft,
-            wanted=wanted,
-        )
+    return soft
 
 
 def prefer_large_blocks() -> None:

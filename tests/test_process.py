@@ -8,31 +8,56 @@ import subprocess
 import sys
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from relay import process
+from relay import config, process
+
+
+def limited(soft: int, hard: int, **server: int) -> list[int]:
+    """Clients, connections to the node and the limit, in a process of its own: a limit is for good."""
+    code = (
+        "import resource; from relay import config, process;"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}));"
+        f"settings = process.fit_files(config.check({{'server': {server}}}));"
+        "print(settings.server.max_connections, settings.upstream.max_connections,"
+        " resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [int(word) for word in run.stdout.split()[-3:]]
 
 
 def test_the_soft_file_limit_is_raised() -> None:
-    """As far as the hard one; in a process of its own, for a limit is for good."""
-    code = (
-        "import resource; from relay import process;"
-        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 2000 if hard < 0 else min(hard, 2000)));"
-        "process.raise_file_limit(50); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
-    )
-    soft, hard = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    """As far as the hard one; then nothing is taken from what was configured."""
+    assert limited(100, 2000, max_connections=500) == [500, 256, 2000]
 
-    assert soft == hard
+
+def test_a_limit_that_is_too_low_bounds_what_is_taken() -> None:
+    """Clients, those that are turned away, connections to the node and a reserve find room in it."""
+    clients, to_node, limit = limited(64, 64)
+
+    assert 2 * clients + to_node < limit
+    assert min(clients, to_node) > 1
+
+
+@given(limit=st.integers(16, 100_000), upstream=st.integers(2, 1000), sockets=st.sampled_from([1, 2]))
+def test_shares_of_a_limit_fit_into_it(limit: int, upstream: int, sockets: int) -> None:
+    """With room left, and nobody with nothing."""
+    clients, to_node = process.shares(limit, upstream, sockets=sockets)
+
+    assert clients >= 1
+    assert 2 <= to_node <= upstream
+    assert clients == 1 or clients * (sockets + 1) + to_node <= limit - min(64, limit * 3 // 8)
 
 
 def test_a_limit_that_is_too_low_is_said() -> None:
-    """With both numbers and what to do."""
+    """With all numbers and what to do."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard == resource.RLIM_INFINITY:
         return
     with capture_logs() as lines:
-        process.raise_file_limit(hard + 1)
+        process.fit_files(config.check({"server": {"max_connections": hard + 1}}))
 
     assert [(line["log_level"], line["limit"]) for line in lines] == [("warning", hard)]
     assert "ulimit" in lines[0]["event"]

@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(limits.HIGH_WATER, limits.LOW_WATER)
         beyond = self._shared.enter(self)
-        if beyond > limits.MAX_TURNED_AWAY:
+        if beyond > self._shared.max_turned_away:
             self.abort()
         elif beyond > 0:
             self._refuse(self._shared.too_many)

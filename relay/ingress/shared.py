@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from relay.errors import TOO_MANY_CONNECTIONS
 from relay.ingress.head import HeadMemo
-from relay.ingress.limits import BODY_S, HEAD_S, LINGER_S, RETIRED_IDLE_S, State
+from relay.ingress.limits import BODY_S, HEAD_S, LINGER_S, MAX_TURNED_AWAY, RETIRED_IDLE_S, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,8 +63,8 @@ class Shared:
 
     __slots__ = (
         "asked", "closing", "date", "draining", "emptied", "handed_over", "heads", "limits", "look", "max_body_bytes",
-        "max_connections", "open", "passed", "refused", "report", "routes", "sender", "submitted", "upgrade",
-        "upstream_timeout_s",
+        "max_connections", "max_turned_away", "open", "passed", "refused", "report", "routes", "sender", "submitted",
+        "upgrade", "upstream_timeout_s",
     )  # fmt: skip
 
     def __init__(self, settings: config.Settings, parts: Parts, metrics: Metrics) -> None:
@@ -77,6 +77,7 @@ class Shared:
         self.heads = HeadMemo(server, asks=parts.look is not None, wishes=bool(settings.journal.url))
         self.max_body_bytes = server.max_body_bytes
         self.max_connections = server.max_connections
+        self.max_turned_away = min(MAX_TURNED_AWAY, server.max_connections)
         self.upstream_timeout_s = settings.upstream.timeout_s
         self.limits = {
             State.IDLE: server.keepalive_s, State.HEAD: HEAD_S, State.BODY: BODY_S, State.LINGERING: LINGER_S,

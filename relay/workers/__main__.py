@@ -86,8 +86,6 @@ async def work(descriptor: int) -> int:
 
 
 async def _serve(channel: Channel, start: Start, metrics: Metrics, logs: Logs) -> int:
-    settings = start.settings
-    process.raise_file_limit(settings.server.max_connections + settings.upstream.max_connections)
     worker = Worker(start, metrics, logs, channel.tell)
     try:
         await worker.start()

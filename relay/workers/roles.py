@@ -7,15 +7,14 @@ Must not know: processes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from relay.process import LEAST_UPSTREAM
+
 if TYPE_CHECKING:
     from relay.config import Settings
-
-LEAST_UPSTREAM: Final = 2
-"""One for what passes and one for submissions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from relay.process import fit_files
 from relay.sides import ClientSide, House, NodeSide, shelf_of
 from relay.tasks import TaskOwner
 from relay.workers import control, sockets
@@ -54,7 +55,7 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         role = Role(start.number, start.count)
-        settings = shared_out(start.settings, role)
+        settings = fit_files(shared_out(start.settings, role))
         self._shelf = shelf_of(settings, metrics)
         house = House(settings, metrics, logs.report, clock, self._shelf)
         self.finished = asyncio.Event()
