@@ -227,6 +227,7 @@ async def test_the_end_of_the_process_leaves_nobody_waiting(operation: str, befo
         await hold.waiting.acquire()
         stand.submitter.give_up()
         await recorder(stand).close()
+        assert stand.submitter._ends.all() == []
         replies = [json.loads((await wait).body) for wait in waits]
 
         assert all("result" in reply or code(reply) in (-32040, -32012) for reply in replies)
