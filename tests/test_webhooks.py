@@ -263,7 +263,7 @@ async def test_whatever_is_no_success_is_told_again(hook: Hook, status: int) -> 
         for tries, later_ms in ((1, 6_500), (2, 13_000)):
             await tells.counted(failed=tries)
             await until(lambda: why(journal) == [f"HTTP {status}"])
-            (due_ms,) = (row.due_ms for row in journal._outbox.values())
+            (due_ms,) = (row.due_ms for row in journal._outbox._rows.values())
             assert later_ms / 13 * 7 <= due_ms - clock.now_ms <= later_ms
             clock.now_ms = due_ms
         got = await hook.take(3)
@@ -324,7 +324,7 @@ async def test_retry_after_is_heeded(hook: Hook) -> None:
         await admitted(journal, 1)
         ((due_ms, waits_s),) = (
             (row.due_ms, courier._rests_until - time.monotonic())
-            for row in journal._outbox.values()
+            for row in journal._outbox._rows.values()
             for courier in tells.webhooks._couriers
             if row.tries
         )
@@ -438,7 +438,7 @@ async def test_a_delivery_that_cannot_be_noted_is_made_again(hook: Hook) -> None
         await until(lambda: not fails)
         clock.now_ms += 1_000
         one, two = await hook.take(2)
-        await until(lambda: not any(row.waits for row in journal._outbox.values()))
+        await until(lambda: not any(row.waits for row in journal._outbox._rows.values()))
         assert tells.ended("delivered") == 2
     assert one.id == two.id
 
@@ -502,7 +502,7 @@ async def test_what_is_taken_at_the_end_is_left_for_the_next(hook: Hook) -> None
         await tells.webhooks.close()
         answer.set()
         await answered_.wait()
-        await until(lambda: any(row.tries for row in journal._outbox.values()))
+        await until(lambda: any(row.tries for row in journal._outbox._rows.values()))
     assert hook.got == []
     assert (await journal.census()).outbox_waiting == 1
 
@@ -564,4 +564,4 @@ async def answered(status: int | None, headers: dict[str, str] | None = None) ->
 
 def why(journal: MemoryJournal) -> list[str]:
     """What was said of each notice."""
-    return [row.error for row in journal._outbox.values()]
+    return [row.error for row in journal._outbox._rows.values()]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
+from relay.journal.memory_outbox import Outbox
 from relay.journal.records import (
     START,
     Admission,
@@ -51,30 +52,11 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _Due:
-    """A row of the outbox, for one receiver."""
-
-    __slots__ = ("delivery", "due_ms", "error", "event", "tries")
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self.delivery = Delivery.WAITING
-        self.due_ms = event.at_ms
-        self.tries = 0
-        self.error = ""
-
-    @property
-    def waits(self) -> bool:
-        """Is it still to be told?"""
-        return self.delivery is Delivery.WAITING
-
-
 class MemoryJournal:
     """The tables, and the operations on them. ``now_ms`` is the store's clock."""
 
     def __init__(self, *, receivers: Sequence[str] = (), now_ms: Callable[[], int] = _wall_ms) -> None:
         self._now = now_ms
-        self._receivers = tuple(receivers)
         self._ids = count(1)
         self._records: dict[int, Record] = {}
         self._payloads: dict[int, Payload] = {}
@@ -83,7 +65,7 @@ class MemoryJournal:
         self._attempts: dict[int, Attempt] = {}
         self._receipts: dict[tuple[int, bytes], ReceiptSeen] = {}
         self._events: dict[int, list[Event]] = defaultdict(list)
-        self._outbox: dict[tuple[int, str], _Due] = {}
+        self._outbox = Outbox(receivers)
         self._lanes: dict[_Sender, list[Lane]] = defaultdict(list)
         self._claims: dict[str, Claim] = {}
         self._counts: dict[tuple[str, int, bytes], int] = {}
@@ -129,8 +111,7 @@ class MemoryJournal:
             record.version, self._now(),
         )  # fmt: skip
         self._events[record.id].append(event)
-        for receiver in self._receivers:
-            self._outbox[event.id, receiver] = _Due(event)
+        self._outbox.put(event)
         return record
 
     async def seal(self, seals: Sequence[Seal]) -> list[Sealed | Refused]:
@@ -295,13 +276,13 @@ class MemoryJournal:
         groups: dict[tuple[State, Reason | None], list[int]] = defaultdict(list)
         for record in self._ordered(OPEN):
             groups[record.state, record.reason].append(record.since_ms)
-        waiting = [due.event.at_ms for due in self._outbox.values() if due.waits]
+        waiting = self._outbox.waiting()
         return Census(
             self._now(),
             tuple(Count(state, reason, len(since), min(since)) for (state, reason), since in groups.items()),
             len(waiting),
             min(waiting, default=None),
-            sum(due.delivery is Delivery.DEAD for due in self._outbox.values()),
+            self._outbox.dead(),
         )
 
     # Following.
@@ -346,28 +327,18 @@ class MemoryJournal:
 
     async def take_notices(self, receiver: str, limit: int, *, hold_ms: int) -> list[Notice]:
         """As `store.Journal.take_notices`."""
-        now = self._now()
-        due = [row for (_, whose), row in self._outbox.items() if whose == receiver and row.waits and row.due_ms <= now]
-        taken = sorted(due, key=lambda row: (row.due_ms, row.event.id))[:limit]
-        for row in taken:
-            row.due_ms, row.tries = now + hold_ms, row.tries + 1
+        taken = self._outbox.take(receiver, limit, self._now(), hold_ms)
         return [Notice(row.event, self._records[row.event.submission], row.tries) for row in taken]
 
     async def mark_notice(
         self, event: int, receiver: str, delivery: Delivery, *, due_in_ms: int = 0, error: str = ""
     ) -> None:
         """As `store.Journal.mark_notice`."""
-        due = self._outbox.get((event, receiver))
-        if due is not None and (due.waits or delivery is Delivery.DELIVERED):
-            due.delivery, due.due_ms, due.error = delivery, self._now() + due_in_ms, storable(error)
+        self._outbox.mark(event, receiver, delivery, self._now() + due_in_ms, error)
 
     async def bury_notices(self, *, older_than_ms: int, error: str, limit: int = 1000) -> int:
         """As `store.Journal.bury_notices`."""
-        before = self._now() - older_than_ms
-        old = [due for due in self._outbox.values() if due.waits and due.event.at_ms <= before][:limit]
-        for due in old:
-            due.delivery, due.error = Delivery.DEAD, storable(error)
-        return len(old)
+        return self._outbox.bury(self._now() - older_than_ms, error, limit)
 
     # Housekeeping.
 
@@ -405,16 +376,11 @@ class MemoryJournal:
             return False
         lane = (record.chain_id, record.sender)
         higher = any((row.chain_id, row.sender) == lane and row.nonce > record.nonce for row in self._records.values())
-        return higher and not (self._receivers and self._waits_to_be_told(record))
-
-    def _waits_to_be_told(self, record: Record) -> bool:
-        events = {event.id for event in self._events[record.id]}
-        return any(due.waits for (event, _), due in self._outbox.items() if event in events)
+        return higher and not self._outbox.waits_for({event.id for event in self._events[record.id]})
 
     def _forget(self, record: Record) -> None:
         del self._records[record.id], self._payloads[record.id], self._by_hash[record.chain_id, record.hash]
-        events = {event.id for event in self._events.pop(record.id)}
-        self._outbox = {place: due for place, due in self._outbox.items() if place[0] not in events}
+        self._outbox.forget({event.id for event in self._events.pop(record.id)})
         self._keys = {key: bound for key, bound in self._keys.items() if bound[0] != record.id}
         self._attempts = {id_: row for id_, row in self._attempts.items() if row.submission != record.id}
         self._receipts = {id_: row for id_, row in self._receipts.items() if id_[0] != record.id}
