@@ -50,9 +50,10 @@ def shared_out(settings: Settings, role: Role) -> Settings:
     """
     takers = sum(one.takes_clients for one in roles(role.count))
     whole = settings.upstream.max_connections
+    clients = -(-settings.server.max_connections // takers) if role.takes_clients else 1
     upstream = whole // 2 if role.has_lanes else (whole - whole // 2) // (role.count - 1)
     return msgspec.structs.replace(
         settings,
-        server=msgspec.structs.replace(settings.server, max_connections=-(-settings.server.max_connections // takers)),
+        server=msgspec.structs.replace(settings.server, max_connections=clients),
         upstream=msgspec.structs.replace(settings.upstream, max_connections=max(LEAST_UPSTREAM, upstream)),
     )
