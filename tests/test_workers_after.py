@@ -250,7 +250,7 @@ async def test_a_lane_is_not_woken_once_nothing_of_it_is_missing() -> None:
     """It may rest by then, and a lane that rests has no place among the busy ones to leave."""
     fd = InflightTable.create()
     table, woken, owner = InflightTable(fd, 8), list[object](), TaskOwner("test", lambda *_: None)
-    lane = Lane[Any](lane_key(1337, bytes(20)), Rules(config.DEFAULTS.ordering, shared=False))
+    lane = Lane[Any](lane_key(1337, bytes(20)), Rules.of(config.DEFAULTS.ordering))
     table.begin(Send(lane.key, 7, "0x" + "ab" * 32))
     after = Aftermath(
         table,
