@@ -248,10 +248,12 @@ async def test_a_replacement_that_dies_while_a_run_is_unresolved_leaves_the_rest
 
 async def test_a_lane_is_not_woken_once_nothing_of_it_is_missing() -> None:
     """It may rest by then, and a lane that rests has no place among the busy ones to leave."""
+    faults: list[str] = []
     fd = InflightTable.create()
-    table, woken, owner = InflightTable(fd, 8), list[object](), TaskOwner("test", lambda *_: None)
+    dead, table, woken = InflightTable(fd, 8), InflightTable(fd, 8), list[object]()
+    owner = TaskOwner("test", lambda name, error: faults.append(f"{name}: {error!r}"))
     lane = Lane[Any](lane_key(1337, bytes(20)), Rules.of(config.DEFAULTS.ordering))
-    table.begin(Send(lane.key, 7, "0x" + "ab" * 32))
+    dead.begin(Send(lane.key, 7, "0x" + "ab" * 32))
     after = Aftermath(
         table,
         Muster(25.0, time.monotonic),
@@ -268,7 +270,8 @@ async def test_a_lane_is_not_woken_once_nothing_of_it_is_missing() -> None:
     after.screen(lane, SLEEP)
     await owner.settled()
 
-    assert woken == [lane]
+    assert (woken, faults) == ([lane], [])
+    dead.close()
     table.close()
     os.close(fd)
 
