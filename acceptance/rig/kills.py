@@ -116,6 +116,10 @@ class Killing:
     async def _hangs(self) -> bool:
         return bool((await self.chain.call("dev_report"))["hanging"])
 
+    async def released(self) -> bool:
+        """Does the node hold nothing back any more?"""
+        return not await self._hangs()
+
     async def answered(self) -> bool:
         """Has the node answered what it was sent?"""
         arrivals = await self.chain.arrivals()
