@@ -68,17 +68,17 @@ class PostgresStore:
     """A server, which is paused."""
 
     def __init__(self, server: PostgresServer) -> None:
-        self._server = server
+        self.server = server
         self.url = server.url()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """It answers nobody."""
-        self._server.pause()
+        self.server.pause()
         try:
             yield
         finally:
-            self._server.resume()
+            self.server.resume()
 
 
 class Killing:
