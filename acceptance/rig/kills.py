@@ -68,17 +68,17 @@ class PostgresStore:
     """A server, which is paused."""
 
     def __init__(self, server: PostgresServer) -> None:
-        self._server = server
+        self.server = server
         self.url = server.url()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """It answers nobody."""
-        self._server.pause()
+        self.server.pause()
         try:
             yield
         finally:
-            self._server.resume()
+            self.server.resume()
 
 
 class Killing:
@@ -115,6 +115,10 @@ class Killing:
 
     async def _hangs(self) -> bool:
         return bool((await self.chain.call("dev_report"))["hanging"])
+
+    async def released(self) -> bool:
+        """Does the node hold nothing back any more?"""
+        return not await self._hangs()
 
     async def answered(self) -> bool:
         """Has the node answered what it was sent?"""

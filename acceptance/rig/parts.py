@@ -76,13 +76,13 @@ class Rig:
         """``relay serve`` before ``upstream``; settings by path: ``ordering__max_queue=5``."""
         argv = [sys.executable, "-m", "relay", "serve", "--upstream", upstream]
         argv += ["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--workers", self._workers, *flags]
-        process = await self.start("relay", argv, env=_environment(settings))
+        process = await self.start("relay", argv, env=environment(settings))
         ready = await process.line(RELAY_READY)
         return Part(process, ready["url"], ready["ops"])
 
     async def command(self, *argv: str, **settings: object) -> Process:
         """The ``relay`` command, whatever comes of it."""
-        return await self.start("relay", [sys.executable, "-m", "relay", *argv], env=_environment(settings))
+        return await self.start("relay", [sys.executable, "-m", "relay", *argv], env=environment(settings))
 
     async def dev(self) -> str:
         """``relay dev``: the URL of its relay. Its chain mines at once what it accepts."""
@@ -198,7 +198,8 @@ def program(script: str) -> list[str]:
     return ["node", str(CLIENTS / script)]
 
 
-def _environment(settings: Mapping[str, object]) -> dict[str, str]:
+def environment(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings by path, as a relay reads them."""
     return {
         f"RELAY_{path.upper()}": json.dumps(value) if not isinstance(value, str) else value
         for path, value in settings.items()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 AGAIN_S: Final = 1.0
 """Between two tries to open it."""
 CHECK_S: Final = 3.0
+CLOSE_S: Final = 0.5
+"""For what was asked of it last. Whoever waited for that has been told by then."""
 CHECK_EACH_S: Final = 15.0
 """Between two checks of its own, beside those that others ask for."""
 
@@ -84,11 +86,16 @@ class Shelf:
         return Found(ready=True, detail="open")
 
     async def close(self) -> None:
-        """Finish what was asked, then let go. Idempotent."""
+        """Finish what was asked, as far as `CLOSE_S` goes, then let go: no store holds up an end. Idempotent."""
         journal, self._journal = self._journal, None
         self._why = Unavailable("the journal is closed")
-        if journal is not None:
-            await journal.close()
+        if journal is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await journal.close()
+        except TimeoutError:
+            self._log.warning("the journal does not answer, what was asked of it last may be written or not")
 
     async def _check_forever(self) -> None:
         while True:

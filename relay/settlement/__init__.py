@@ -14,6 +14,7 @@ Must not know: lanes, clients, how a turn is taken.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -56,6 +57,8 @@ AGAIN_S: Final = 30.0
 """After a sweep that could not be done."""
 GAPS_S: Final = 60.0
 CENSUS_S: Final = 15.0
+RELEASE_S: Final = 0.3
+"""To let go of the sweep at the end; else it is free when its time is over."""
 DAY_MS: Final = 86_400_000
 PRUNED: Final = 1_000
 """Submissions deleted in one transaction."""
@@ -137,7 +140,9 @@ class Settlement:
             self._swept.cancel()
         await self._sweep.close()
         if self._owned:
-            await self._guarded("sweep", lambda journal: journal.release(CLAIM, self._actor))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_S):
+                    await self._guarded("sweep", lambda journal: journal.release(CLAIM, self._actor))
         await self._witnesses.close()
 
     # The rhythm.

@@ -76,7 +76,7 @@ class PostgresJournal:
         try:
             await server.start()
         except BaseException:
-            await server.close()
+            server.disconnect()
             raise
         return cls(server, receivers)
 
@@ -276,8 +276,11 @@ class PostgresJournal:
 
     async def close(self) -> None:
         """As `store.Journal.close`."""
-        await self._owner.settled()
-        await self._server.close()
+        try:
+            await self._owner.settled()
+            await self._server.settled()
+        finally:
+            self._server.disconnect()
 
 
 def _refused(row: Sequence[Any], decision: Decision, by: Transition | None) -> Refused:

@@ -72,11 +72,12 @@ class Server:
         """Connect, and bring the tables up to date."""
         try:
             self._pool = await self._connect()
-            await self._migrate(self._pool)
-        except (Unavailable, Unusable):
-            raise
+            async with asyncio.timeout(2 * MIGRATE_S):
+                error = await asyncio.shield(self._owner.spawn("migrate", self._migrated(self._pool)))
         except Exception as error:
             raise fault(error, self.place, maybe=False) from error
+        if error is not None:
+            raise error if isinstance(error, Unusable) else fault(error, self.place, maybe=False)
 
     async def _connect(self) -> asyncpg.Pool[asyncpg.Record]:
         pool = asyncpg.create_pool(
@@ -94,6 +95,14 @@ class Server:
             },
         )
         return await pool
+
+    async def _migrated(self, pool: asyncpg.Pool[asyncpg.Record]) -> Exception | None:
+        """A task of its own, which ends with the pool: the driver's way out of a transaction waits for the server."""
+        try:
+            await self._migrate(pool)
+        except Exception as error:  # noqa: BLE001 - whoever starts waits for it, unless he has stopped
+            return error
+        return None
 
     async def _migrate(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         async with pool.acquire(timeout=CONNECT_S) as connection, connection.transaction():
@@ -160,11 +169,14 @@ class Server:
         finally:
             await pool.release(connection)
 
-    async def close(self) -> None:
-        """Let what was asked finish, within its limits, and disconnect."""
+    async def settled(self) -> None:
+        """Wait until what was asked has finished, within its limits."""
+        await self._owner.settled()
+
+    def disconnect(self) -> None:
+        """Break off what is still under way. Idempotent."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            await self._owner.settled()
             pool.terminate()
 
 

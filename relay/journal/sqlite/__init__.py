@@ -63,7 +63,8 @@ class SqliteJournal:
             await journal._writer.start()
             await journal._reader.start()
         except BaseException:
-            await journal.close()
+            journal._reader.end()
+            journal._writer.end()
             raise
         return journal
 

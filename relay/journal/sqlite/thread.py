@@ -61,6 +61,7 @@ class DatabaseThread:
             target=self._run, name=f"journal.{'writer' if place.writes else 'reader'}", daemon=True
         )
         self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
         self.waiting = 0
 
@@ -88,17 +89,27 @@ class DatabaseThread:
         self.waiting -= 1
         done.exception()  # whoever asked may have stopped waiting; then nobody else reads it
 
-    async def close(self) -> None:
-        """Finish what was asked, then let go."""
+    def end(self) -> None:
+        """Take nothing more. What was asked is finished, if the process lives so long: the thread holds up no end."""
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
+
+    async def close(self) -> None:
+        """Finish what was asked, then let go."""
+        self.end()
         if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.shield(self._ended)
 
     # In the thread.
 
     def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._tell([_Ended(self._ended, None, None)])
+
+    def _work(self) -> None:
         try:
             connection = self._place.connect()
         except Exception as error:  # noqa: BLE001 - the opener waits for it, whatever it is
