@@ -13,7 +13,7 @@ from relay.journal.faults import Unavailable, Unusable
 from relay.journal.sqlite import SqliteJournal, thread
 from relay.journal.sqlite.connection import Place
 from relay.journal.sqlite.reads import SQL
-from relay.journal.sqlite.thread import DatabaseThread
+from relay.journal.sqlite.thread import DatabaseThread, Health
 from relay.journal.sqlite.troubles import fault
 from relay.journal.url import open_journal, sqlite_path
 from relay.testing import intake
@@ -199,7 +199,7 @@ def test_a_read_only_file(path: Path) -> None:
 async def test_a_queue_that_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes then is answered at once; those before him are served."""
     monkeypatch.setattr(thread, "MAX_WAITING", 2)
-    worker = DatabaseThread(Place(path, 0, writes=True))
+    worker = DatabaseThread(Place(path, 0, writes=True), Health())
     await worker.start()
     one, two, three = await asyncio.gather(*(worker.run(lambda _: 7) for _ in range(3)), return_exceptions=True)
     assert (one, two) == (7, 7)

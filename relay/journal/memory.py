@@ -122,7 +122,7 @@ class MemoryJournal:
         done = self._move(sealing(seal), seal_way(seal))
         if not isinstance(done, Record):
             return done
-        attempt = self._attempt(done, seal.node, seal.fence, seal.actor)
+        attempt = self._attempt(done._replace(tries=done.tries + 1), seal.node, seal.fence, seal.actor)
         return Sealed(self._records[done.id], attempt)
 
     async def decide(self, decisions: Sequence[Decision]) -> list[Record | Refused]:
@@ -159,9 +159,7 @@ class MemoryJournal:
     def _attempt(self, record: Record, node: str, fence: int, actor: str) -> int:
         attempt = Attempt(next(self._ids), record.id, node, fence, actor, self._now(), None, None, "", "")
         self._attempts[attempt.id] = attempt
-        self._records[record.id] = record._replace(
-            tries=record.tries + 1, attempts=record.attempts + 1, open_attempts=record.open_attempts + 1
-        )
+        self._records[record.id] = record._replace(attempts=record.attempts + 1, open_attempts=record.open_attempts + 1)
         return attempt.id
 
     async def note(self, facts: Sequence[Fact]) -> None:
@@ -346,7 +344,7 @@ class MemoryJournal:
         """As `store.Journal.claim`."""
         now = self._now()
         held = self._claims.get(name)
-        if held is not None and held.owner != owner and held.until_ms > now:
+        if held is not None and held.owner != owner and now < held.until_ms <= now + 4 * for_ms:
             return held._replace(mine=False)
         fence = 1 if held is None else held.fence + (held.owner != owner)
         self._claims[name] = claim = Claim(name, owner, fence, now + for_ms, mine=True)

@@ -57,7 +57,7 @@ class Intake(NamedTuple):
 class Record(NamedTuple):
     """Where a submission stands. ``version`` rises by one with every decision, and never otherwise.
 
-    ``tries`` are the attempts since it was last queued with a fresh budget, ``attempts`` all of them, and
+    ``tries`` are the turns that sent it since it was last queued with a fresh budget, ``attempts`` all its sends, and
     ``open_attempts`` those that are not proven not to have been taken. ``since_ms``: in this state since.
     """
 

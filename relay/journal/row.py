@@ -62,9 +62,7 @@ class Row(Generic[Outcome]):
         """One more send is on disk."""
         record = self.record
         self.attempt = attempt
-        self._record = record._replace(
-            tries=record.tries + 1, attempts=record.attempts + 1, open_attempts=record.open_attempts + 1
-        )
+        self._record = record._replace(attempts=record.attempts + 1, open_attempts=record.open_attempts + 1)
 
     def answered(self, taken: Taken, verdict: str, text: str = "") -> None:
         """The attempt that is open has its answer; nothing if there is none."""

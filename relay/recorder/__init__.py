@@ -152,6 +152,7 @@ class Recorder:
             self._sealed["failed"].n += len(submissions)
             hints |= {submission: answers.unsealed(fault) for submission in submissions}
             return
+        failed: list[Submission] = []
         for submission, result in zip(submissions, results, strict=True):
             if isinstance(result, Sealed):
                 self._sealed["done"].n += 1
@@ -159,21 +160,31 @@ class Recorder:
                 hints[submission] = Hint.GO
             else:
                 self._sealed["stale"].n += 1
-                self._unsealed(submission, result, hints)
+                self._unsealed(submission, result, hints, failed)
+        if failed:
+            await self._entering.anew(failed)
 
     def _intent(self, submission: Submission) -> Seal:
         record, permit = submission.known_row.record, submission.permit
         fence = permit.fence if permit is not None else 0
         return Seal(record.id, record.state, record.version, self._node, fence=fence, actor=self.actor)
 
-    def _unsealed(self, submission: Submission, refused: Refused, hints: dict[Submission, Hint | Outcome]) -> None:
+    def _unsealed(
+        self,
+        submission: Submission,
+        refused: Refused,
+        hints: dict[Submission, Hint | Outcome],
+        failed: list[Submission],
+    ) -> None:
         """Somebody else has moved it: an operator, the sweep, another instance."""
         if not isinstance(refused, Stale):
             hints[submission] = submission.unknown
             return
         row, newest, permit = submission.known_row, refused.record, submission.permit
         row.record = newest
-        if transition(newest.state, State.SEALED) is None:
+        if newest.releases_key:
+            failed.append(submission)  # elsewhere, and its client knows: here the same bytes are a new attempt
+        elif transition(newest.state, State.SEALED) is None:
             hints[submission] = answers.ended(submission, newest)
         elif permit is not None and 0 < permit.fence < newest.fence:
             hints[submission] = Hint.BACK

@@ -20,7 +20,7 @@ import structlog
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Decision, Missing, Record
-from relay.lifecycle import LIVE
+from relay.lifecycle import LIVE, State
 from relay.submission import Accepted
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4)
 """Before an end that could not be written is tried again; then once a second."""
 INSIST_S: Final = 2.0
+TAKEN: Final = frozenset({State.PENDING, State.MINED, State.COMPLETED})
+"""A node has it, or had it: this process or another handed it on."""
 FAULTS: Final = (Unavailable, Unusable)
 
 
@@ -186,9 +188,14 @@ class Ending:
 
 
 def _tell(end: End, *, open_: bool) -> None:
-    """``open_``: it may still land, as far as the record says."""
-    certain = isinstance(end.outcome, Accepted | None) or not open_
-    end.told(end.submission, end.outcome if certain else end.submission.unknown)
+    """``open_``: it may still land, as far as the record says. What a node has had by then is no refusal."""
+    submission, outcome = end.submission, end.outcome
+    if not isinstance(outcome, Accepted | None):
+        if submission.known_row.written and submission.known_row.record.state in TAKEN:
+            outcome = submission.own_hash
+        elif open_:
+            outcome = submission.unknown
+    end.told(submission, outcome)
 
 
 def _tell_unwritten(end: End) -> None:

@@ -121,7 +121,7 @@ class Entering:
             elif repeat is not Repeat.ENTER:
                 self._repeated(submission, admission.record, repeat)
         if failed:
-            await self._anew(failed)
+            await self.anew(failed)
 
     def _repeated(self, submission: Submission, record: Record, repeat: Repeat) -> None:
         """What a node once had is read back, but where there is doubt that it still has it: then it is looked for."""
@@ -137,7 +137,7 @@ class Entering:
                 if record.mode is Mode.ACCEPTED:
                     submission.mode = Mode.ACCEPTED  # somebody was told yes, whatever is told to this one
 
-    async def _anew(self, failed: Sequence[Submission]) -> None:
+    async def anew(self, failed: Sequence[Submission]) -> None:
         """They failed and their clients know: the same bytes are a new attempt of the same row."""
         try:
             results = await self._shelf.journal.decide([self._retry(submission) for submission in failed])

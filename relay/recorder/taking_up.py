@@ -38,6 +38,8 @@ LANES: Final = 64
 """That are taken up at once."""
 WINDOW: Final = 32
 """Records of one lane that have tickets at once: what comes fresh needs room, too."""
+SKEW_MS: Final = 60_000
+"""What is further in the future than this was written by a clock that was set back since."""
 AGAIN_S: Final = 0.5
 """Before a lane that has no room is asked again, and a store that is away."""
 ORPHANS: Final = frozenset({State.QUEUED, State.SEALED})
@@ -171,7 +173,7 @@ class TakingUp:
         return work
 
     async def _is_left(self, record: Record, now_ms: int) -> bool:
-        if now_ms - record.since_ms > self._old_ms:
+        if not -SKEW_MS < now_ms - record.since_ms <= self._old_ms:
             return True
         history = await self._shelf.journal.history(record.id)
         return bool(history) and history[-1].actor == self._recorder.actor

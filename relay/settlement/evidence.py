@@ -71,9 +71,9 @@ class Counts(NamedTuple):
 class Evidence(NamedTuple):
     """What is known of a submission without a receipt. The endpoints are the upstream, then the witnesses.
 
-    ``reach``: the first nonce of its sender that neither the chain, nor a pool, nor a submission of ours below this one
-    accounts for. ``rival``: whose hash the chain shows at its nonce. ``looks``: sweeps in a row, this one included,
-    with these counts. ``fee_cap`` and ``cost`` are the transaction's own.
+    ``reach``: the first nonce of its sender that neither the counts, nor a submission of ours that a pool knows or that
+    is sent by the same sweep accounts for. ``rival``: whose hash the chain shows at its nonce. ``looks``: sweeps in a
+    row, this one included, with these counts. ``fee_cap`` and ``cost`` are the transaction's own.
     """
 
     record: Record

@@ -11,12 +11,10 @@ Must not know: what follows.
 from __future__ import annotations
 
 import asyncio
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from relay.lifecycle import LIVE
 from relay.methods import SUBMISSIONS
 from relay.settlement import reading
 from relay.settlement.asking import distinct
@@ -27,7 +25,7 @@ from relay.transaction import Undecodable, decode
 from relay.verdict import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from relay.journal.records import Record
     from relay.journal.store import Journal
@@ -68,7 +66,6 @@ class Looks:
         self._told: Recent[int, tuple[_Told, int]] = Recent(REMEMBERED)
         """By submission: the counts of the last sweep, and how many sweeps in a row told them."""
         self._highest: Recent[tuple[str, bytes], int] = Recent(REMEMBERED)
-        self._reached: tuple[bytes, int] | None = None
         self._log = structlog.get_logger("relay.settlement")
 
     def __repr__(self) -> str:
@@ -76,7 +73,6 @@ class Looks:
 
     async def world(self, chain_id: int, now_ms: int) -> World | None:
         """Who can be asked. None: not even the upstream."""
-        self._reached = None
         upstream = self._endpoints[0]
         chains = await asyncio.gather(*(each.chain_id() for each in self._endpoints))
         head = await reading.head(upstream)
@@ -94,7 +90,6 @@ class Looks:
         """The evidence for each of ``due``, a part of ``page``, which is in nonce order."""
         wanted = [record for record in page if record in due]
         if not wanted:
-            self._reached = None
             return []
         senders = distinct(record.sender for record in wanted)
         counts, known, balances = await asyncio.gather(
@@ -103,7 +98,6 @@ class Looks:
             reading.balances(self._endpoints[0], senders),
         )
         paused = {sender: (await journal.lane(world.chain_id, sender, limit=1))[0].paused for sender in senders}
-        reach = self._reach(page, counts)
         found: list[Evidence] = []
         for record, knows in zip(wanted, known, strict=True):
             told = self._of(record, counts[record.sender], page)
@@ -113,7 +107,7 @@ class Looks:
                 world.now_ms - record.since_ms,
                 knows,
                 told,
-                reach=reach.get(record.id),
+                reach=_reach(counts[record.sender]),
                 public=SUBMISSIONS[record.method].public,
                 paused=paused[record.sender],
                 looks=self._looks(record, told),
@@ -156,22 +150,6 @@ class Looks:
         ))  # fmt: skip
         return list(zip(*told, strict=True))
 
-    def _reach(self, page: Sequence[Record], counts: Mapping[bytes, _Told]) -> dict[int, int]:
-        """For each record the first nonce below it that nothing accounts for, or its own."""
-        reach: dict[int, int] = {}
-        for sender, group in groupby(page, key=lambda record: record.sender):
-            told = counts.get(sender)
-            next_nonce = max((each.pending or 0, each.latest or 0) for each in told) if told else (0, 0)
-            reached = max(next_nonce)
-            if self._reached is not None and self._reached[0] == sender:
-                reached = max(reached, self._reached[1])
-            for record in group:
-                reach[record.id] = min(reached, record.nonce) if told else record.nonce
-                if record.nonce == reached and record.state in LIVE:
-                    reached += 1
-            self._reached = (sender, reached)
-        return reach
-
     def _of(self, record: Record, told: _Told, page: Sequence[Record]) -> _Told:
         """The counts as they concern ``record``."""
         if self._facts.client is not Client.BESU:
@@ -204,6 +182,11 @@ class Looks:
             return evidence
         record, height = evidence.record, world.head.height + 1 - self._confirmations
         return evidence._replace(rival=await rival(self._endpoints[0], record.sender, record.nonce, height))
+
+
+def _reach(told: _Told) -> int:
+    """The first nonce that no count accounts for."""
+    return max(max(each.pending or 0, each.latest or 0) for each in told)
 
 
 async def _nothing(length: int) -> list[Counts]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 120_000
 """Without a receipt for so long: a reason is given, and the sweep may resend."""
+SKEW_MS: Final = 60_000
+"""What is further in the future than this was written by a clock that was set back since: it is old."""
 PRIVATE_MS: Final = 600_000
 """A private submission is shown to nobody while it waits; for so long its absence means nothing."""
 LOOKS: Final = 3
@@ -71,7 +73,7 @@ def _taken(evidence: Evidence, _: Rules) -> bool:
 
 def is_young(state: State, age_ms: int, rules: Rules) -> bool:
     """Is it too early to do anything? Of a dead letter it never is: proof may come at any time."""
-    return state in _LIVE and age_ms < (TIMEOUT_MS if state in _OUT else rules.max_wait_ms)
+    return state in _LIVE and -SKEW_MS < age_ms < (TIMEOUT_MS if state in _OUT else rules.max_wait_ms)
 
 
 def _young(evidence: Evidence, rules: Rules) -> bool:

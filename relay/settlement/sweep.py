@@ -20,6 +20,7 @@ from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Cursor
 from relay.lifecycle import OPEN, Reason, State
 from relay.settlement.evidence import Move, Resend
+from relay.settlement.reach import Reach
 from relay.settlement.rules import concluded, is_young
 from relay.tasks import TaskOwner
 
@@ -85,6 +86,7 @@ class Sweep:
         self._owner = TaskOwner("resend", report)
         self._room = asyncio.Semaphore(AT_ONCE)
         self._place: Cursor | None = None
+        self._reach = Reach()
         self._resends = {state: metrics.resends.cell(state) for state in metrics.resends.labels["state"]}
         self._unresolved = 0
         """Of the walk that is under way."""
@@ -143,7 +145,9 @@ class Sweep:
         due = {record for record in looked.empty if self._is_due(record, world.now_ms)}
         decisions: list[Decision] = []
         for evidence in await self._looks.gather(journal, page, due, world):
-            conclusion = concluded(evidence, self._rules)
+            conclusion = concluded(self._reach.of(evidence), self._rules)
+            if evidence.somebody_knows or isinstance(conclusion, Resend):
+                self._reach.filled(evidence.record)
             if isinstance(conclusion, Resend):
                 await self._resend(journal, evidence.record)
             elif isinstance(conclusion, Move):

@@ -165,11 +165,11 @@ buried AS (
 )
 SELECT count(*) FROM buried;
 
--- claim: become or stay the owner
+-- claim: become or stay the owner; one that reaches too far is from before the clock was set back
 INSERT INTO relay.claim AS held (name, owner, fence, until_ms) VALUES ($1, $2, 1, relay.now_ms() + $3)
 ON CONFLICT (name) DO UPDATE SET
     fence = held.fence + (held.owner <> excluded.owner)::integer, owner = excluded.owner, until_ms = excluded.until_ms
-WHERE held.owner = excluded.owner OR held.until_ms <= relay.now_ms()
+WHERE held.owner = excluded.owner OR held.until_ms <= relay.now_ms() OR held.until_ms > relay.now_ms() + 4 * $3
 RETURNING name, owner, fence, until_ms;
 
 -- claimed: whose it is

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from relay.journal.records import START, storable
 from relay.journal.sqlite import reads, writes
 from relay.journal.sqlite.connection import LOCK_S, Place
-from relay.journal.sqlite.thread import DatabaseThread
+from relay.journal.sqlite.thread import DatabaseThread, Health
 from relay.lifecycle import LIVE
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ class SqliteJournal:
     def __init__(self, path: Path, *, receivers: Sequence[str], lock_s: float) -> None:
         self._path = path
         self._jobs = writes.Writes(receivers)
-        self._writer = DatabaseThread(Place(path, lock_s, writes=True))
-        self._reader = DatabaseThread(Place(path, lock_s, writes=False))
+        health = Health()
+        self._writer = DatabaseThread(Place(path, lock_s, writes=True), health)
+        self._reader = DatabaseThread(Place(path, lock_s, writes=False), health)
 
     @classmethod
     async def open(cls, path: Path, *, receivers: Sequence[str] = (), lock_s: float = LOCK_S) -> SqliteJournal:

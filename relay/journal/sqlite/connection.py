@@ -47,6 +47,14 @@ class Place(NamedTuple):
         """What ``error`` is to others."""
         return fault(error, self.url, self.lock_s)
 
+    def file(self) -> tuple[int, int] | None:
+        """Which file has the name now."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def connect(self) -> sqlite3.Connection:
         """Raises `sqlite3.Error`, or `Unusable` for a file that is not ours."""
         if sqlite3.sqlite_version_info < OLDEST_LIBRARY:

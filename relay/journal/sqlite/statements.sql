@@ -69,8 +69,8 @@ INSERT INTO outbox (event, receiver, due_ms) VALUES (?, ?, ?);
 -- begin_attempt: bytes are about to leave
 INSERT INTO attempt (submission, node, fence, actor, at_ms) VALUES (?, ?, ?, ?, ?);
 
--- count_attempt: one more that is open
-UPDATE submission SET tries = tries + 1, attempts = attempts + 1, open_attempts = open_attempts + 1 WHERE id = ?;
+-- count_attempt: one more that is open, in the same turn
+UPDATE submission SET attempts = attempts + 1, open_attempts = open_attempts + 1 WHERE id = ?;
 
 -- answer: what came of an attempt, once
 UPDATE attempt SET answered_ms = ?, taken = ?, verdict = ?, text = ? WHERE id = ? AND taken IS NULL;
@@ -208,11 +208,11 @@ WHERE (event, receiver) IN (
     WHERE event.at_ms <= :now - :older_than_ms
 );
 
--- claim: become or stay the owner
+-- claim: become or stay the owner; one that reaches too far is from before the clock was set back
 INSERT INTO claim (name, owner, fence, until_ms) VALUES (:name, :owner, 1, :now + :for_ms)
 ON CONFLICT (name) DO UPDATE SET
     fence = claim.fence + (claim.owner <> excluded.owner), owner = excluded.owner, until_ms = excluded.until_ms
-WHERE claim.owner = excluded.owner OR claim.until_ms <= :now
+WHERE claim.owner = excluded.owner OR claim.until_ms <= :now OR claim.until_ms > :now + 4 * :for_ms
 RETURNING name, owner, fence, until_ms;
 
 -- claimed: whose it is

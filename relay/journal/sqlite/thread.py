@@ -20,8 +20,8 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
-from relay.journal.faults import Unavailable
-from relay.journal.sqlite.troubles import STOPS_ALL, primary
+from relay.journal.faults import Unavailable, Unusable
+from relay.journal.sqlite.troubles import DAMAGE, STOPS_ALL, primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,17 +50,28 @@ class _Ended(NamedTuple):
     error: Exception | None
 
 
+class Health:
+    """What the threads on one file know of it. Once it is found to be damaged, nothing more is written or read."""
+
+    __slots__ = ("damage",)
+
+    def __init__(self) -> None:
+        self.damage: str | None = None
+
+
 class DatabaseThread:
     """On a place that writes, jobs run in groups, each group in a transaction; otherwise each for itself."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, health: Health) -> None:
         self._place = place
+        self._health = health
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._run, name=f"journal.{'writer' if place.writes else 'reader'}", daemon=True
         )
         self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._file: tuple[int, int] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
         self.waiting = 0
@@ -77,6 +88,8 @@ class DatabaseThread:
         """The result of ``work(connection, *args)``, once it is on disk."""
         if self._closed:
             raise Unavailable("the journal is closed")
+        if self._health.damage is not None:
+            raise Unusable(self._health.damage)
         if self.waiting >= MAX_WAITING:
             raise Unavailable(f"the journal {self._place.url} ([journal] url) is too slow: {self.waiting} wait for it")
         self.waiting += 1
@@ -112,6 +125,7 @@ class DatabaseThread:
     def _work(self) -> None:
         try:
             connection = self._place.connect()
+            self._file = self._place.file()
         except Exception as error:  # noqa: BLE001 - the opener waits for it, whatever it is
             self._tell_opened(self._as_fault(error))
             return
@@ -153,6 +167,8 @@ class DatabaseThread:
     def _together(self, connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Ended]:
         if not self._place.writes:
             return [_Ended(job.done, job.work(connection, *job.args), None) for job in jobs]
+        if self._place.file() != self._file:
+            raise Unusable(f"the file of {self._place.url} ([journal] url) was removed or replaced; restart the relay")
         connection.execute("BEGIN IMMEDIATE")
         try:
             ended = [_Ended(job.done, job.work(connection, *job.args), None) for job in jobs]
@@ -164,7 +180,12 @@ class DatabaseThread:
         return ended
 
     def _as_fault(self, error: Exception) -> Exception:
-        return self._place.fault(error) if isinstance(error, sqlite3.Error) else error
+        if not isinstance(error, sqlite3.Error):
+            return error
+        told = self._place.fault(error)
+        if primary(error) in DAMAGE:
+            self._health.damage = str(told)
+        return told
 
     def _tell(self, ended: list[_Ended]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -32,6 +32,9 @@ _LASTING: Final = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database; name another file",
 }
 
+DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+"""Whatever is read or written from then on cannot be trusted."""
+
 STOPS_ALL: Final = frozenset(_PASSING) | frozenset(_LASTING)
 """Errors about the file and not about one statement: whoever is next would meet the same."""
 

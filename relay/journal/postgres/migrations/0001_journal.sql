@@ -4,7 +4,7 @@
 CREATE FUNCTION relay.now_ms() RETURNS bigint LANGUAGE sql VOLATILE
 AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
 
--- Where a submission stands. The columns up to admitted_ms are facts; tries to open_attempts count the attempts;
+-- Where a submission stands. The columns up to admitted_ms are facts; tries counts the turns that sent it since it was last queued with a fresh budget, attempts and open_attempts the sends;
 -- the others are the decision, and change only with version.
 CREATE TABLE relay.submission (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -371,14 +371,14 @@ BEGIN
     END LOOP;
 END $$;
 
--- One more send of the same bytes.
+-- One more send of the same bytes, in the same turn.
 CREATE FUNCTION relay.attempt(its_submission bigint, its_node text, its_fence bigint, its_actor text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     made bigint;
 BEGIN
     UPDATE relay.submission SET
-        tries = tries + 1, attempts = attempts + 1, open_attempts = open_attempts + 1
+        attempts = attempts + 1, open_attempts = open_attempts + 1
     WHERE id = its_submission;
     IF NOT FOUND THEN
         RETURN NULL;

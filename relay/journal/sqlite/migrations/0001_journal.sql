@@ -1,6 +1,6 @@
 -- Times are milliseconds since the epoch. Ids are never used twice: a late writer must not meet another's row.
 
--- Where a submission stands. The columns up to admitted_ms are facts; tries to open_attempts count the attempts;
+-- Where a submission stands. The columns up to admitted_ms are facts; tries counts the turns that sent it since it was last queued with a fresh budget, attempts and open_attempts the sends;
 -- the others are the decision, and change only with version.
 CREATE TABLE submission (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
