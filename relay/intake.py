@@ -59,8 +59,9 @@ class Desk(Protocol):
         Another than ``submission`` where ``key`` has to be bound to it first.
         """
 
-    def promise(self, submission: Submission) -> None:
-        """A client is about to be told yes before the verdict: from now on it counts on the relay."""
+    def promise(self, submission: Submission) -> asyncio.Future[bool] | None:
+        """A client is to be told yes before the verdict. True once that will outlive a crash, False if it cannot: then
+        it waits for the outcome. None: nothing need be waited for."""
 
 
 class Intake:

@@ -153,9 +153,11 @@ class Submitter:
             return submission
         return self._attaching.attach(submission, key)
 
-    def promise(self, submission: Submission) -> None:
-        """A client is told yes before the verdict."""
-        submission.carrier.mode = Mode.ACCEPTED
+    def promise(self, submission: Submission) -> asyncio.Future[bool] | None:
+        """As `relay.intake.Desk.promise`."""
+        carrier = submission.carrier
+        carrier.mode = Mode.ACCEPTED
+        return None if self._recorder is None or carrier.row is None else self._recorder.promise(carrier)
 
     def _not_taken(self, refusal: Refusal) -> Refusal:
         self._lane_refusals[refusal.case.name].n += 1

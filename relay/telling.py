@@ -6,8 +6,8 @@
     N s         handle, from N s on              told
 
 Rules: synchronous, and without a task. A client that gets a handle counts on the relay from then on, so it is promised
-first. Where the submission failed before it was promised, the client hears that instead. The bound is one on the wait
-for the verdict: without a record there is no handle, however long it takes.
+first, and told once that is on disk. Where the submission failed before it was promised, the client hears that instead.
+The bound is one on the wait for the verdict: without a record there is no handle, however long it takes.
 Must not know: HTTP, how anything is carried out or written down.
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from relay.submission import Outcome, Submission, Telling, Told
 
+    Promise = Callable[[Submission], asyncio.Future[bool] | None]
 
-def telling(
-    submission: Submission, patience_s: float | None, applied: str, promise: Callable[[Submission], None]
-) -> Telling:
-    """What one client will hear. ``promise`` is called before a handle is given."""
+
+def telling(submission: Submission, patience_s: float | None, applied: str, promise: Promise) -> Telling:
+    """What one client will hear. ``promise`` is the desk's: it is called before a handle is given."""
     if patience_s is None or submission.admitted is None:
         return submission.outcome
     return _Patience(submission, submission.admitted, applied, promise).ending(patience_s)
@@ -44,7 +44,7 @@ class _Patience:
         submission: Submission,
         admitted: asyncio.Future[Outcome],
         applied: str,
-        promise: Callable[[Submission], None],
+        promise: Promise,
     ) -> None:
         self._submission = submission
         self._admitted = admitted
@@ -86,5 +86,11 @@ class _Patience:
         elif submission.carrier.ended and submission.carrier.mode is Mode.VERDICT:
             return  # its verdict is being written down, and will be told in a moment
         else:
-            self._promise(submission)
-            self._told.set_result(Handle(submission.transaction.hash, self._applied))
+            self._hand_out(self._promise(submission))
+
+    def _hand_out(self, promised: asyncio.Future[bool] | None) -> None:
+        """The handle, or what comes in its place: the outcome is waited for anyway."""
+        if promised is not None and not promised.done():
+            promised.add_done_callback(self._hand_out)
+        elif not self._told.done() and (promised is None or promised.result()):
+            self._told.set_result(Handle(self._submission.transaction.hash, self._applied))

@@ -52,11 +52,13 @@ class Row(Generic[Outcome]):
 
     @record.setter
     def record(self, record: Record) -> None:
-        self._record = record
+        """What comes late takes nothing back."""
+        if self._record is None or record.version >= self._record.version:
+            self._record = record
 
     def sealed(self, sealed: Sealed) -> None:
         """The intent is on disk: the bytes may leave."""
-        self._record, self.attempt = sealed
+        self.record, self.attempt = sealed.record, sealed.attempt
 
     def again(self, attempt: int) -> None:
         """One more send is on disk."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Record, Seal, Sealed, Stale, Taken
 from relay.journal.row import Row
-from relay.lifecycle import Reason, State, transition
+from relay.lifecycle import Mode, Reason, State, transition
 from relay.recorder import answers, facts, steps
 from relay.recorder.ending import End, Ending
 from relay.recorder.entering import Entering
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from relay.journal.records import Refused
     from relay.journal.shelf import Shelf
+    from relay.lifecycle import Step
     from relay.proof import NodeFacts
     from relay.recorder.steps import How
     from relay.submission import Outcome, Submission
@@ -132,6 +133,23 @@ class Recorder:
         if not row.written:
             return row.early
         return await self._entering.bind(copy, row.record.chain_id) if copy.idempotency_key else None
+
+    def promise(self, submission: Submission) -> asyncio.Future[bool] | None:
+        """Have the record say that a client is told yes before the verdict. None: it says so already.
+
+        True once that is on disk; False if it cannot be: then its client waits for the outcome.
+        """
+        row = submission.known_row
+        if row.written and row.record.mode is Mode.ACCEPTED:
+            return None
+        kept: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def over(task: asyncio.Task[None]) -> None:
+            done = not task.cancelled() and task.exception() is None and row.written
+            kept.set_result(done and row.record.mode is Mode.ACCEPTED)
+
+        self.owner.spawn("promise", self._entering.promise([submission])).add_done_callback(over)
+        return kept
 
     # At its turn.
 
@@ -242,24 +260,29 @@ class Recorder:
         if how in facts.LOOKED_UP:
             row.not_taken(how)
         row.unturned = how is Reason.TURNED_AWAY
-        step = steps.after(row.record, how, submission.mode, uncertain=row.uncertain, resumed=row.resumed)
+
+        def way() -> Step | None:
+            return steps.after(row.record, how, submission.mode, uncertain=row.uncertain, resumed=row.resumed)
 
         def told(submission: Submission, outcome: Outcome | None) -> None:
             self._let_go(submission)
             if outcome is not None:
                 tell(submission, outcome)
 
-        self._ending.end(End(submission, outcome, step, told))
+        self._ending.end(End(submission, outcome, way, told))
 
     def back(self, submission: Submission) -> None:
         """It waits again. What left of it, or did not, is written beside; its next turn waits for that."""
         row = submission.known_row
         row.answered(Taken.NO, "not_sent", "its turn came to nothing")
-        step = steps.back(row.record, uncertain=row.open_attempts > 0)
-        if step is None and not row.facts:
+
+        def way() -> Step | None:
+            return steps.back(row.record, uncertain=row.open_attempts > 0)
+
+        if way() is None and not row.facts:
             return
         row.ready = ready = asyncio.get_running_loop().create_future()
-        self._ending.end(End(submission, None, step, lambda *_: ready.set_result(None)))
+        self._ending.end(End(submission, None, way, lambda *_: ready.set_result(None)))
 
     def let_go(self, submission: Submission) -> None:
         """Another process carries it out."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 
 from relay.journal.faults import Unavailable, Unusable
-from relay.journal.records import Decision, Missing, Record
-from relay.lifecycle import LIVE, State
+from relay.journal.records import Decision, Missing, Record, Stale
+from relay.lifecycle import LIVE, Mode, State
 from relay.submission import Accepted
 
 if TYPE_CHECKING:
@@ -42,15 +42,16 @@ FAULTS: Final = (Unavailable, Unusable)
 
 
 class End(NamedTuple):
-    """``step``: where the record goes, None where it stays and only the facts are kept. ``told`` takes the outcome.
+    """``outcome`` None: it has not ended, it waits again. ``told`` takes it.
 
-    ``outcome`` None: it has not ended, it waits again.
+    ``way`` says where the record goes, None where it stays and only the facts are kept; ``step`` is what it said last.
     """
 
     submission: Submission
     outcome: Outcome | None
-    step: Step | None
+    way: Callable[[], Step | None]
     told: Callable[[Submission, Outcome | None], None]
+    step: Step | None = None
 
 
 class Ending:
@@ -80,7 +81,7 @@ class Ending:
 
     def end(self, end: End) -> None:
         """Put it into the next group."""
-        self._group.append(end)
+        self._group.append(end._replace(step=end.way()))
         if len(self._group) == 1:
             asyncio.get_running_loop().call_soon(self.flush)
 
@@ -147,6 +148,9 @@ class Ending:
     def _decided(self, end: End, result: Record | Refused) -> None:
         row, open_ = end.submission.known_row, True
         row.facts.clear()
+        if isinstance(result, Stale) and _moved_in_place(row.record, result.record):
+            self._again(end, result.record)
+            return
         if isinstance(result, Record):
             self._written.n += 1
             row.record, open_ = result, result.state in LIVE
@@ -157,6 +161,14 @@ class Ending:
             self._log.warning("a decision came late", wanted=end.step, newest=result.record)
             row.record, open_ = result.record, result.record.may_still_land
         _tell(end, open_=open_)
+
+    def _again(self, end: End, newest: Record) -> None:
+        """Its reason changed meanwhile, or a client was told yes: what is decided may be something else now."""
+        submission = end.submission
+        submission.known_row.record = newest
+        if newest.mode is Mode.ACCEPTED:
+            submission.mode = Mode.ACCEPTED
+        self.end(end)
 
     async def _insist(self, end: End) -> None:
         until = max(self._clock() + INSIST_S, end.submission.arrived + self._max_wait_s)
@@ -185,6 +197,10 @@ class Ending:
             await self._shelf.journal.note(row.facts)  # it may have been another's all the same
             self._decided(end, newest)
         return mine
+
+
+def _moved_in_place(seen: Record, newest: Record) -> bool:
+    return newest.state is seen.state and newest.version > seen.version and newest.attempts == seen.attempts
 
 
 def _tell(end: End, *, open_: bool) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.idempotency import Repeat, judge
-from relay.journal.records import Decision, Forbidden, Intake, Record, Stale
+from relay.journal.records import Decision, Forbidden, Intake, Missing, Record, Stale
 from relay.journal.row import Row
-from relay.lifecycle import Mode, Reason, State
+from relay.lifecycle import OPEN, Mode, Reason, State
 from relay.recorder import answers
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 FAULTS: Final = (Unavailable, Unusable)
 LEFT: Final = Unavailable("the relay ended while it was being written", maybe=True)
+
+
+TRIES: Final = 3
+"""To promise what others move meanwhile."""
 
 
 class Entering:
@@ -122,6 +126,45 @@ class Entering:
                 self._repeated(submission, admission.record, repeat)
         if failed:
             await self.anew(failed)
+        await self._promised([submission for submission in submissions if _lacks_promise(submission)])
+
+    async def _promised(self, submissions: Sequence[Submission]) -> None:
+        """The record was there before, and nobody was told yes: now somebody will be."""
+        await self.promise(submissions)
+        for submission in filter(_lacks_promise, submissions):
+            row = _row(submission)
+            if row.record.releases_key:
+                await self.anew([submission])
+            else:
+                open_ = row.record.state in OPEN
+                row.early = submission.unknown if open_ else answers.ended(submission, row.record)
+
+    async def promise(self, submissions: Sequence[Submission]) -> None:
+        """Have the records say that a client is told yes. Those that ended, or cannot be written, do not."""
+        for _ in range(TRIES):
+            left = [one for one in submissions if _lacks_promise(one) and _row(one).record.state in OPEN]
+            if not left:
+                return
+            try:
+                results = await self._shelf.journal.decide([self._promise(submission) for submission in left])
+            except FAULTS:
+                return
+            for submission, result in zip(left, results, strict=True):
+                if not isinstance(result, Missing):
+                    _row(submission).record = result if isinstance(result, Record) else result.record
+
+    def _promise(self, submission: Submission) -> Decision:
+        record = _row(submission).record
+        return Decision(
+            record.id,
+            record.state,
+            record.version,
+            record.state,
+            reason=record.reason,
+            detail=record.detail,
+            actor=self._actor,
+            mode=Mode.ACCEPTED,
+        )
 
     def _repeated(self, submission: Submission, record: Record, repeat: Repeat) -> None:
         """What a node once had is read back, but where there is doubt that it still has it: then it is looked for."""
@@ -188,6 +231,11 @@ class Entering:
 def _row(submission: Submission) -> Row[Outcome]:
     assert submission.row is not None
     return submission.row
+
+
+def _lacks_promise(submission: Submission) -> bool:
+    row = _row(submission)
+    return row.early is None and row.written and _mode(submission) is Mode.ACCEPTED is not row.record.mode
 
 
 def _mode(submission: Submission) -> Mode:

@@ -121,9 +121,10 @@ class LaneDesk:
                 self._take(link, number, submission)
             case (messages.HANDED_IN,):
                 self._muster.present(messages.read_number(frame))
-            case (messages.PROMISED,):
-                if (promised := self._recorded.get((link, messages.read_number(frame)))) is not None:
-                    self._submitter.promise(promised)
+            case (messages.PROMISE,):
+                number = messages.read_number(frame)
+                if (wanted := self._recorded.get((link, number))) is not None:
+                    self._promise(wanted, lambda kept: link.send((messages.KEPT, number, kept)))
             case (messages.LEFT,):
                 self._gone(link)
             case _:
@@ -173,7 +174,20 @@ class LaneDesk:
         """Nothing if it was answered or returned meanwhile."""
         if (waiter.link, waiter.number) in self._recorded:
             if waiter.async_ and isinstance(result, Accepted):
-                self._submitter.promise(submission)
+                # Where it cannot be promised, the outcome follows.
+                self._promise(submission, lambda kept: self._say_admitted(waiter, result) if kept else None)
+            else:
+                self._say_admitted(waiter, result)
+
+    def _promise(self, submission: Submission, tell: Callable[[bool], None]) -> None:
+        promised = self._submitter.promise(submission)
+        if promised is None:
+            tell(True)  # noqa: FBT003 - the one thing that is told
+        else:
+            promised.add_done_callback(lambda kept: tell(kept.result()))
+
+    def _say_admitted(self, waiter: _Waiter, result: Outcome) -> None:
+        if (waiter.link, waiter.number) in self._recorded:
             waiter.link.send(messages.admitted(waiter.number, result))
 
     def _answer(self, submission: Submission) -> None:

@@ -61,14 +61,15 @@ class LinkCheck(NamedTuple):
 
 
 class _Ticket:
-    """``link``: who has it; None while it waits for one."""
+    """``link``: who has it; None while it waits for one. ``promised``: a client is to be told yes, once it is."""
 
-    __slots__ = ("link", "number", "submission")
+    __slots__ = ("link", "number", "promised", "submission")
 
     def __init__(self, number: int, submission: Submission) -> None:
         self.number = number
         self.submission = submission
         self.link: Link | None = None
+        self.promised: asyncio.Future[bool] | None = None
 
 
 class Forwarder:
@@ -162,14 +163,25 @@ class Forwarder:
         self._copies[copy] = self._new_ticket(copy)
         return copy
 
-    def promise(self, submission: Submission) -> None:
-        """A client is told yes before the verdict. The lane process hears of it, if it does not know yet."""
+    def promise(self, submission: Submission) -> asyncio.Future[bool] | None:
+        """As `relay.intake.Desk.promise`: the lane process writes it down, if it does not know yet."""
         if submission.mode is Mode.ACCEPTED:
-            return
-        submission.mode = submission.carrier.mode = Mode.ACCEPTED
+            return None
         ticket = self._copies.get(submission) or self._inflight.get(submission.key)
-        if ticket is not None and ticket.link is not None:
-            ticket.link.send((messages.PROMISED, ticket.number))
+        if ticket is None:  # it has ended, and is about to be told
+            return _settled(False)  # noqa: FBT003 - no promise
+        if ticket.promised is None:
+            ticket.promised = asyncio.get_running_loop().create_future()
+            if ticket.link is not None:
+                ticket.link.send((messages.PROMISE, ticket.number))
+        return ticket.promised
+
+    def _kept(self, number: int, kept: bool) -> None:  # noqa: FBT001 - as the frame has it
+        ticket = self._tickets.get(number)
+        if ticket is not None and ticket.promised is not None and not ticket.promised.done():
+            if kept:
+                ticket.submission.mode = ticket.submission.carrier.mode = Mode.ACCEPTED
+            ticket.promised.set_result(kept)
 
     def _new_ticket(self, submission: Submission) -> _Ticket:
         ticket = _Ticket(next(self._numbers), submission)
@@ -185,12 +197,16 @@ class Forwarder:
         ticket.link = self._link
         if self._link is not None:
             self._link.send(messages.ticket(ticket.number, ticket.submission))
+            if ticket.promised is not None and not ticket.promised.done():
+                self._link.send((messages.PROMISE, ticket.number))
 
     def _finish(self, ticket: _Ticket, outcome: Outcome) -> None:
         del self._tickets[ticket.number]
         if self._copies.pop(ticket.submission, None) is None:
             del self._inflight[ticket.submission.key]
             self._inflight_bytes -= ticket.submission.size
+        if ticket.promised is not None and not ticket.promised.done():
+            ticket.promised.set_result(False)
         ticket.submission.outcome.set_result(outcome)
 
     # The link.
@@ -244,6 +260,8 @@ class Forwarder:
                 number, outcome = messages.read_outcome(frame)
                 if (ticket := self._tickets.get(number)) is not None:  # else it was answered here, long ago
                     self._finish(ticket, outcome)
+            case (messages.KEPT,):
+                self._kept(*messages.read_kept(frame))
             case (messages.ADMITTED,):
                 self._admitted(*messages.read_outcome(frame))
             case (messages.RETURNED,):
@@ -341,3 +359,9 @@ class Forwarder:
         for link in links:
             link.abort("closed here")
         await asyncio.gather(*(link.closed for link in links))
+
+
+def _settled(kept: bool) -> asyncio.Future[bool]:  # noqa: FBT001 - the future's own value
+    future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    future.set_result(kept)
+    return future

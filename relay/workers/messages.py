@@ -1,7 +1,7 @@
 """What forwarders and the lane process say to each other, as frames.
 
-    forwarder → desk     ticket (number, …)      promised (number)     handed in (forwarder)     left
-    desk → forwarder     admitted (number, …)    outcome (number, …)   returned (number)         leaving
+    forwarder → desk     ticket (number, …)    promise (number)    handed in (forwarder)    left
+    desk → forwarder     admitted (number, …)    kept (number, …)    outcome (number, …)    returned (number)    leaving
 
 Job: submissions and outcomes as plain tuples, and back.
 Rules: a number is the forwarder's, for one ticket over one link. A ticket brings what was decoded, so that nobody
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 TICKET: Final = "ticket"
 HANDED_IN: Final = "handed in"
 """What the forwarder had when this link began stands before this; its name is its process."""
-PROMISED: Final = "promised"
-"""The client of this ticket is told yes before its outcome."""
+PROMISE: Final = "promise"
+"""The client of this ticket is to be told yes before its outcome."""
+KEPT: Final = "kept"
+"""(…, is it on disk?): it may be told."""
 ADMITTED: Final = "admitted"
 """This ticket's record is on disk, or will not be; with a journal only."""
 OUTCOME: Final = "outcome"
@@ -123,6 +125,15 @@ def _signed(fields: object) -> SignedTransaction:
     if not fits or not 0 <= signed.nonce < _NONCES or not 0 <= (signed.chain_id or 0) < _WORD:
         raise Garbled("a transaction of other sizes")
     return signed
+
+
+def read_kept(frame: Frame) -> tuple[int, bool]:
+    """The ticket's number, and whether its client may be told."""
+    match frame:
+        case (_, int(number), bool(kept)):
+            return number, kept
+        case _:
+            raise Garbled(f"a promise kept of {len(frame)} parts, or of other types")
 
 
 def outcome(number: int, result: Outcome) -> Frame:
