@@ -59,6 +59,11 @@ class Pauses:
         if self._inner is not None:
             self._inner.wake = wake
 
+    @property
+    def paused(self) -> int:
+        """Lanes, as far as is known."""
+        return len(self._paused or ())
+
     # What the turns ask.
 
     def gaps_from(self, lane: Lane[Any]) -> float:

@@ -213,6 +213,8 @@ class LaneSide:
         metrics.lanes.read_from(lambda: book.busy, "busy")
         metrics.waiting.read_from(lambda: sum(lane.waiting for lane in book.busy_lanes()))
         metrics.running.read_from(lambda: self.submitter.turns.running)
+        if (pauses := self.pauses) is not None:
+            metrics.lanes_paused.read_from(lambda: pauses.paused)
         gaps = book.rules.gaps
         metrics.gaps.count_from(lambda: gaps.filled, "filled")
         metrics.gaps.count_from(lambda: gaps.forwarded, "forwarded")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -275,7 +276,16 @@ async def test_a_file_says_where_and_with_what(
 
 @pytest.mark.parametrize(
     "words",
-    [["tx"], ["lane"], ["tx", "fail", "1"], ["tx", "list", "odd"], ["tx", "cancel", "1", "--attest", *WHY], ["sweep"]],
+    [
+        ["tx"],
+        ["lane"],
+        ["sweep", *WHY, "--actor", "Jürgen"],
+        ["sweep", *WHY, "--actor", "a\nb"],
+        ["tx", "fail", "1"],
+        ["tx", "list", "odd"],
+        ["tx", "cancel", "1", "--attest", *WHY],
+        ["sweep"],
+    ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """An action without its reason among them."""
@@ -290,3 +300,19 @@ def test_every_route_has_its_command() -> None:
     commands = {words.replace("tx ", "").replace("lane ", "") for words in RUNS}
     actions = {route.name for route in ROUTES if route.method == "POST"}
     assert actions | {"list", "show"} == commands
+
+
+@pytest.mark.parametrize(("sink", "code", "said"), [("| true", 0, ""), ("> /dev/full", 1, "relay: it is done, but ")])
+async def test_an_answer_that_nobody_takes(sink: str, code: int, said: str) -> None:
+    """A closed pipe is no fault, a full disk is one; no traceback in either."""
+    async with at_the_desk() as desk:
+        for nonce in range(300):
+            await admitted(desk.journal, nonce)
+        for more in ("", "--json"):
+            command = f"{sys.executable} -m relay tx list queued --limit 300 --ops {desk.url} {more} {sink}"
+            command += "; exit ${PIPESTATUS[0]}"
+            process = await asyncio.create_subprocess_exec("bash", "-c", command, stderr=asyncio.subprocess.PIPE)
+            _, err = await process.communicate()
+            assert process.returncode == code
+            assert err.decode().startswith(said)
+            assert len(err.splitlines()) == code

@@ -77,6 +77,9 @@ async def test_a_paused_lane_is_held_and_goes_on(rig: Rig, tmp_path: Path, worke
 
     paused = await operator.well("POST", f"/lanes/{ADDRESS}/pause")
     assert (paused["paused"], paused["chainId"]) == (True, "0x539")
+    async with asyncio.timeout(30):
+        while await rig.metric(relay, "relay_lanes_paused") < 1:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
     sends = asyncio.gather(*(client.answer("eth_sendRawTransaction", signed(nonce)) for nonce in (0, 1)))
     for nonce in (0, 1):
         await operator.until(hash_of(signed(nonce)), "queued")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any
 
+from relay import config
 from relay.devnode import NodeSettings
 from relay.devnode.faults import Answer, Hang
+from relay.lanes import SLEEP, Lane, Rules, lane_key
+from relay.tasks import TaskOwner
+from relay.telemetry.metrics import Metrics
 from relay.workers import aftermath
+from relay.workers.aftermath import Aftermath
+from relay.workers.inflight import InflightTable, Send
 from relay.workers.muster import Muster
 from tests.scripted_node import both_loops
 from tests.stand import signed
@@ -235,3 +244,41 @@ async def test_a_replacement_that_dies_while_a_run_is_unresolved_leaves_the_rest
         assert [error(reply) for reply in replies if "error" in reply] == []
         crew.assert_order()
         assert crew.node.arrivals.total == 12
+
+
+async def test_a_lane_is_not_woken_once_nothing_of_it_is_missing() -> None:
+    """It may rest by then, and a lane that rests has no place among the busy ones to leave."""
+    faults: list[str] = []
+    fd = InflightTable.create()
+    dead, table, woken = InflightTable(fd, 8), InflightTable(fd, 8), list[object]()
+    owner = TaskOwner("test", lambda name, error: faults.append(f"{name}: {error!r}"))
+    lane = Lane[Any](lane_key(1337, bytes(20)), Rules.of(config.DEFAULTS.ordering))
+    dead.begin(Send(lane.key, 7, "0x" + "ab" * 32))
+    after = Aftermath(
+        table,
+        Muster(25.0, time.monotonic),
+        settings=config.DEFAULTS,
+        accounts=Known(),  # type: ignore[arg-type] # all that is asked of it
+        metrics=Metrics(),
+        owner=owner,
+        clock=time.monotonic,
+        pause=lambda _: asyncio.sleep(0),
+    )
+    after.wake = woken.append
+    after.start()
+    lane.join("a submission", 8, time.monotonic(), 1)
+    after.screen(lane, SLEEP)
+    await owner.settled()
+
+    assert (woken, faults) == ([lane], [])
+    dead.close()
+    table.close()
+    os.close(fd)
+
+
+class Known:
+    """A node that shows whatever it is asked for."""
+
+    async def known(self, hashes: Sequence[str], _: float) -> list[bool]:
+        """All of them."""
+        return [True] * len(hashes)

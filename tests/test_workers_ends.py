@@ -82,16 +82,32 @@ async def test_a_drain_answers_everything_from_the_lanes_outwards() -> None:
 @both_loops
 async def test_a_forwarder_that_gives_up_says_what_it_knows() -> None:
     """Never sent: refused. Handed on: unknown."""
-    async with Crew(laneless=True) as crew:
+    async with Crew() as crew:
+        crew.node.script.add(Hang(times=1))
         [ingress] = crew.ingress
-        await until(lambda: ingress.forwarder.linked)
         handed = ingress.route(signed(0))
+        await crew.node.until(lambda: crew.node.hanging == 1)
         ingress.forwarder._link = None
         kept = ingress.route(signed(1))
         ingress.forwarder.give_up()
         unknown, refused = await answers([handed, kept])
 
         assert (error(unknown)["code"], error(refused)["code"]) == (-32040, -32012)
+
+
+@both_loops
+async def test_a_socket_without_a_lane_process_is_no_link() -> None:
+    """The system takes connections in its absence: nothing is handed on, what waits is known not to have been sent."""
+    async with Crew(laneless=True) as crew:
+        [ingress] = crew.ingress
+        await until(lambda: bool(ingress.forwarder._links))
+        waits = ingress.route(signed(0))
+
+        assert not ingress.forwarder.linked
+        assert "does not answer" in ingress.forwarder.check().detail
+        ingress.forwarder.give_up()
+        [refused] = await answers([waits])
+        assert error(refused)["code"] == -32012
 
 
 @both_loops

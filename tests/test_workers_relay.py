@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
 
 from acceptance.conftest import rig as started_parts
+from acceptance.rig.load import pump
+from acceptance.rig.parts import RELAY_READY
 from acceptance.rig.workers import pids
+from relay.errors import TOO_MANY_CONNECTIONS, UPSTREAM_UNREACHABLE
+from tests.redis_server import free_port
+from tests.stand import signed, submission
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from acceptance.rig.parts import Rig
 
 rig = started_parts
+OPS = "127.0.0.1:0"
 
 
 async def test_a_relay_that_cannot_start_says_why_once(rig: Rig, tmp_path: Path) -> None:
@@ -90,3 +100,51 @@ async def test_a_signal_ends_a_relay_that_still_starts(rig: Rig) -> None:
             await asyncio.sleep(0.01)
     process.signal(signal.SIGTERM)
     assert await process.ended() == 0, process.output
+
+
+@pytest.mark.parametrize(("workers", "closed"), [("1", "<&-"), ("1", ">&-"), ("2", "2>&-"), ("2", "<&- >&- 2>&-")])
+async def test_closed_standard_files_are_no_sockets(rig: Rig, workers: str, closed: str) -> None:
+    """What would be written to a person goes nowhere, and to no client; the relay answers, and ends with 0."""
+    chain, place = await rig.chain(), f"127.0.0.1:{free_port()}"
+    command = f'exec "$@" {closed}'
+    argv = [sys.executable, "-m", "relay", "serve", "--upstream", chain.url, "--workers", workers]
+    process = await rig.start("relay", ["sh", "-c", command, "sh", *argv, "--listen", place, "--ops-listen", OPS])
+    caller = rig.caller(f"http://{place}")
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(aiohttp.ClientError):
+                assert await caller.call("eth_chainId") == hex(chain.chain_id)
+                break
+    process.signal(signal.SIGTERM)
+    assert await process.ended() == 0
+
+
+async def test_no_file_leads_to_the_lanes(rig: Rig, tmp_path: Path) -> None:
+    """Whatever is removed from the place for temporary files, a lane process that dies is replaced and found."""
+    chain = await rig.chain()
+    argv = [sys.executable, "-m", "relay", "serve", "--upstream", chain.url, "--workers", "2", "--listen", OPS]
+    process = await rig.start("relay", [*argv, "--ops-listen", OPS], env={"TMPDIR": str(tmp_path)})
+    url = (await process.line(RELAY_READY))["url"]
+    shutil.rmtree(tmp_path)
+    os.kill(pids(process.pid)[0], signal.SIGKILL)
+    answers = await pump(url, map(submission, map(signed, range(8))), 1)
+    assert all(b'"result"' in answer.body for answer in answers), answers
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_too_few_files_are_said_and_shared_out(rig: Rig, workers: str) -> None:
+    """Who is taken is answered, who is not hears so or is cut; afterwards all is as before."""
+    chain = await rig.chain()
+    argv = [sys.executable, "-m", "relay", "serve", "--upstream", chain.url, "--workers", workers, "--listen", OPS]
+    process = await rig.start("relay", ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *argv, "--ops-listen", OPS])
+    url = (await process.line(RELAY_READY))["url"]
+    assert any("file limit is too low" in line for line in process.lines)
+    caller = rig.caller(url)
+    ends = await asyncio.gather(*(caller.answer("eth_chainId") for _ in range(200)), return_exceptions=True)
+    answers = [end for end in ends if not isinstance(end, aiohttp.ClientError)]
+    wrong = [one for one in answers if not isinstance(one, dict) or not {"result", "error"} & one.keys()]
+    assert not wrong, wrong[0]
+    codes = {one["error"]["code"] for one in answers if isinstance(one, dict) and "error" in one}
+    assert codes <= {TOO_MANY_CONNECTIONS.code, UPSTREAM_UNREACHABLE.code}, codes
+    assert any(isinstance(one, dict) and "result" in one for one in answers)
+    assert await caller.call("eth_chainId") == hex(chain.chain_id)

@@ -62,6 +62,7 @@ class LaneBook(Generic[T]):
 
     def rest(self, lane: Lane[T]) -> None:
         """``lane`` is empty: keep what it knows until others need the room."""
+        assert self._busy[lane.key] is lane, "it rests already, and its sender may have another"
         lane.rest()
         del self._busy[lane.key]
         self._idle[lane.key] = lane

@@ -6,16 +6,16 @@ Must not know: what is asked and shown.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from relay.lifecycle import State
 
-if TYPE_CHECKING:
-    import argparse
-
 Commands = Any
 """What argparse's ``add_subparsers`` returns; it has no public name."""
+
+MAX_NAME: Final = 100
 
 _TX: Final = {
     "retry": "queue a dead or failed submission again, with a fresh budget; the same bytes",
@@ -82,8 +82,15 @@ def _action(
 ) -> argparse.ArgumentParser:
     command = _command(commands, words, summary, subject)
     command.add_argument("--reason", metavar="TEXT", required=True, help="why, for the history")
-    command.add_argument("--actor", metavar="NAME", help="who, for the history (your login)")
+    command.add_argument("--actor", metavar="NAME", type=_name, help="who, for the history (your login)")
     return command
+
+
+def _name(text: str) -> str:
+    """It travels in a header."""
+    if not text.strip() or not text.isascii() or not text.isprintable() or len(text) > MAX_NAME:
+        raise argparse.ArgumentTypeError(f"a name has 1 to {MAX_NAME} visible ASCII characters")
+    return text.strip()
 
 
 def _add_page(command: argparse.ArgumentParser, flag: str) -> None:

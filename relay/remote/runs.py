@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from relay.config import load
+from relay.errors import Fault
 from relay.remote import tables
 from relay.remote.client import ask, place_of
 
@@ -69,11 +71,19 @@ def _ask(given: argparse.Namespace, method: str, path: str, **more: Any) -> Any:
 
 
 def _shown(given: argparse.Namespace, answer: Any, table: Callable[[Any], list[Any]]) -> int:
-    if given.json:
-        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
-        return 0
-    tables.show(*table(answer))
+    _write(json.dumps(answer, indent=2) + "\n" if given.json else tables.drawn(*table(answer)))
     return 0
+
+
+def _write(text: str) -> None:
+    """What was asked is done, whether or not somebody hears it: one who has closed the pipe did not want to."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more when it ends
+        if not isinstance(error, BrokenPipeError):
+            raise Fault(f"it is done, but the answer cannot be written: {error.strerror}") from None
 
 
 def _part(text: str) -> str:

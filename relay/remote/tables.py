@@ -7,6 +7,8 @@ terminal would act on. Numbers are decimal. Must not know: how it was asked.
 from __future__ import annotations
 
 import sys
+from io import StringIO
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -24,11 +26,15 @@ WIDE: Final = 200
 _STYLES: Final = {"completed": "green", "failed": "red", "dead_letter": "bold red", "pending": "cyan", "mined": "cyan"}
 
 
-def show(*parts: Table | str) -> None:
-    """Print them one after the other."""
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
+def drawn(*parts: Table | str) -> str:
+    """One after the other, as stdout shows them."""
+    terminal = sys.stdout.isatty()
+    page = StringIO()
+    width = get_terminal_size().columns if terminal else WIDE
+    console = Console(file=page, force_terminal=terminal, width=width, highlight=False)
     for part in parts:
         console.print(Text(plain(part)) if isinstance(part, str) else part)
+    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
 
 
 def submissions(answer: Mapping[str, Any]) -> list[Table | str]:

@@ -353,6 +353,7 @@ class Metrics:
             "sweep_unresolved", "Submissions of the last sweep of which not everybody that was asked said something."
         )
         self.lanes_gapped = Gauge("lanes_gapped", "Senders whose next nonce nobody has.")
+        self.lanes_paused = Gauge("lanes_paused", "Senders whose lane an operator paused, as this process knows it.")
         self.lanes_wedged = Gauge("lanes_wedged", "Those of them that have been so for ten minutes.")
         self.pruned = Counter("pruned_total", "Ended submissions deleted from the journal by their age.")
         self.journal_ready = Gauge("journal_ready", "1 while a journal is configured and can be written.", combine=min)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import os
 import socket
 import ssl
@@ -51,6 +52,9 @@ _CAUSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (Exception, "no connection ({reason}); check [upstream] url"),
 )
 """Why there is no connection, and what to look at. The first row that fits holds, for most are kinds of OSError."""
+
+
+NO_FILES: Final = "the process has no file left for a connection; raise its limit (ulimit -n, LimitNOFILE)"
 
 
 class Endpoint:
@@ -103,6 +107,8 @@ class Endpoint:
         return protocol
 
     def _words(self, error: Exception) -> str:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return NO_FILES
         template = next(template for kind, template in _CAUSES if isinstance(error, kind))
         return template.format(error=error, wait_s=self._connect_timeout_s, reason=reason_of(error))
 

@@ -217,5 +217,9 @@ class Aftermath:
         self._stir(orphans)
 
     def _stir(self, orphans: _Orphans) -> None:
-        if orphans.held is not None:
-            self.wake(orphans.held)
+        """Once nothing is missing the lane is not looked after any more: it may rest, and must not be woken then."""
+        lane = orphans.held
+        if not orphans.missing:
+            orphans.held = None
+        if lane is not None:
+            self.wake(lane)

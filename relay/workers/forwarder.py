@@ -98,6 +98,8 @@ class Forwarder:
         self._inflight_bytes = 0
         self._link: Link | None = None
         """Where tickets go; a link that its lane process is leaving is this no more."""
+        self._opening: Link | None = None
+        """The last one that was connected."""
         self._links: set[Link] = set()
         self._unlinked = asyncio.Event()
         self._linkless_since = clock()
@@ -211,16 +213,25 @@ class Forwarder:
             return
         if not link.closing:
             self._links.add(link)
-            self._link = link
-            self._send_waiting()
-            link.send((messages.HANDED_IN, self._name))
-            self._tell_end_of_outage()
+            self._opening = link
+            self._no_link_for = "it does not answer"
             await self._unlinked.wait()
 
     def _new_link(self) -> Link:
         # Not yet one of ours: it may never be connected, and nobody would say so.
-        link = Link(lambda frame: self._heard(link, frame), lambda why: self._dropped(link, why))
+        link = Link(
+            lambda frame: self._heard(link, frame),
+            lambda why: self._dropped(link, why),
+            on_greeted=lambda: self._linked(link),
+        )
         return link
+
+    def _linked(self, link: Link) -> None:
+        """A lane process speaks: only now is it one, for the system takes connections in its absence, too."""
+        self._link = link
+        self._send_waiting()
+        link.send((messages.HANDED_IN, self._name))
+        self._tell_end_of_outage()
 
     def _send_waiting(self) -> None:
         for ticket in self._tickets.values():
@@ -261,6 +272,8 @@ class Forwarder:
         if self._link is link:
             self._link = None
             self._linkless_since = self._clock()
+            self._unlinked.set()
+        elif self._opening is link and self._link is None:
             self._unlinked.set()
 
     def _tell_outage(self) -> None:

@@ -42,18 +42,19 @@ def encode(frame: Frame) -> bytes:
 class Decoder:
     """Cuts one stream."""
 
-    __slots__ = ("_greeted", "_held", "_limit", "_needed", "_parts")
+    __slots__ = ("_held", "_limit", "_needed", "_parts", "greeted")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit
-        self._greeted = False
+        self.greeted = False
+        """The other end has spoken, and is one of ours."""
         self._parts: list[bytes] = []
         self._held = 0
         self._needed = len(GREETING)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete by now. Raises Garbled."""
-        if self._parts or not self._greeted:
+        if self._parts or not self.greeted:
             self._hold(data)
             if self._held < self._needed:
                 return []
@@ -68,11 +69,11 @@ class Decoder:
 
     def _greet(self, data: bytes) -> int:
         """Where the frames begin."""
-        if self._greeted:
+        if self.greeted:
             return 0
         if not data.startswith(GREETING):
             raise Garbled(f"the other end is no relay of this version: it began with {data[:20]!r}")
-        self._greeted = True
+        self.greeted = True
         return len(GREETING)
 
     def _cut(self, data: bytes, at: int) -> list[Frame]:

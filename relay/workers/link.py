@@ -33,11 +33,13 @@ class Link(asyncio.Protocol):
         on_frame: Callable[[Frame], None],
         on_closed: Callable[[str], None],
         *,
+        on_greeted: Callable[[], None] | None = None,
         answering: bool = False,
         limit: int = MAX_FRAME,
     ) -> None:
         self._on_frame = on_frame
         self._on_closed = on_closed
+        self._on_greeted = on_greeted
         self._answering = answering
         self._decoder = Decoder(limit)
         self._loop = asyncio.get_running_loop()
@@ -109,7 +111,11 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes: none, one or many frames."""
         try:
-            for frame in self._decoder.feed(data):
+            frames = self._decoder.feed(data)
+            if self._on_greeted is not None and self._decoder.greeted:
+                greeted, self._on_greeted = self._on_greeted, None
+                greeted()
+            for frame in frames:
                 if self.closing:
                     return
                 self._on_frame(frame)

@@ -205,7 +205,11 @@ class Parent:
             return
         self._log.info("restarting", workers=len(self.slots))
         for slot in (*self.slots[1:], self.slots[0]):
-            if not await slot.replace(settings, settings.server.drain_s) or self.stopping.is_set():
+            if not await slot.replace(settings, settings.server.drain_s):
+                if not self.stopping.is_set():
+                    self._log.warning("the restart is given up half way; send SIGHUP again", worker=slot.role.number)
+                return
+            if self.stopping.is_set():
                 return  # a change that has begun when the relay is stopped goes on: the lanes may be between two
             self._settings = settings
         self._log.info("restarted", workers=len(self.slots))
