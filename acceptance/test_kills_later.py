@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,6 +51,21 @@ async def test_what_a_killed_sweep_left_lands_once(rig: Rig, store: Store, step:
         await dropped(case, relay)
         await SWEEP_STEPS[step](case, relay)
         await all_swept_once(case, await case.relay())
+
+
+@pytest.mark.parametrize("then", ["restart", "other"])
+@pytest.mark.parametrize("step", SWEEP_STEPS)
+async def test_what_one_of_two_left_in_a_sweep_lands_once(
+    rig: Rig, postgres: PostgresStore, step: str, then: str
+) -> None:
+    """It starts again, or never does and the other one sweeps."""
+    redis = await rig.redis()
+    limits: dict[str, Any] = {"redis__lease_ms": 1500, "ordering__max_wait_s": 3.0}
+    async with killing(rig, postgres, "--redis", redis.url, chain=NOT_MINED, ops__token=TOKEN, **limits) as case:
+        other, relay = await case.relay("two"), await case.relay()
+        await dropped(case, relay)
+        await SWEEP_STEPS[step](case, relay)
+        await all_swept_once(case, await case.relay() if then == "restart" else other)
 
 
 @pytest.mark.timeout(300)

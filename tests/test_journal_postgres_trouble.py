@@ -13,6 +13,7 @@ from relay.journal.postgres import PostgresJournal
 from relay.journal.postgres import server as boundary
 from relay.journal.records import Answer, Record, Taken
 from relay.lifecycle import State
+from relay.tasks import TaskOwner
 from relay.testing import intake
 from relay.testing.samples import admitted, decision, seal
 from tests.postgres_server import PostgresPrograms, PostgresServer
@@ -132,6 +133,35 @@ async def test_a_server_that_does_not_answer(
     server.resume()
     assert await journal.by_id(record.id) == record
     assert len(await journal.admit([entry])) == 1
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_neither_a_start_nor_an_end_waits_for_a_server_that_hangs(
+    server: PostgresServer, admin: asyncpg.Connection[asyncpg.Record], begun: bool
+) -> None:
+    """A start that is cancelled in its migration, and an end that is cancelled while a statement is under way."""
+    journal = await PostgresJournal.open(server.url())
+    owner = TaskOwner("test", lambda *_: None)
+    async with admin.transaction():
+        await admin.execute("LOCK TABLE relay.migration, relay.submission")
+        work = journal.admit([intake()]) if begun else PostgresJournal.open(server.url())
+        task = owner.spawn("under way", work)
+        while not await admin.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        server.pause()
+        try:
+            if not begun:
+                task.cancel()
+            else:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await journal.close()
+            async with asyncio.timeout(1):
+                await asyncio.wait([task])
+        finally:
+            server.resume()
+    await journal.close()
+    assert task.cancelled() or isinstance(task.exception(), Unavailable)
 
 
 async def test_a_lock_that_is_not_let_go(

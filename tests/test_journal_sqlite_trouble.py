@@ -132,7 +132,11 @@ async def test_a_full_disk(journal: SqliteJournal) -> None:
     assert await journal.unfinished() == []
     with pytest.raises(Unavailable):
         await journal.admit([entry])
+    await journal._writer.run(pragma, "max_page_count = 1")
+    with pytest.raises(Unavailable, match="cannot grow"):
+        await journal.check()
     await journal._writer.run(pragma, "max_page_count = 100000")
+    await journal.check()
     assert (await journal.admit([entry]))[0].fresh
 
 

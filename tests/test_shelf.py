@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from relay import config
+from relay.journal import shelf as shelves
 from relay.journal.faults import Unavailable
 from relay.journal.shelf import Found, Shelf
 from relay.sides import shelf_of
@@ -62,3 +64,15 @@ async def test_a_check_that_fails_is_remembered(background: TaskOwner, monkeypat
         assert not shelf.ready
     assert (await shelf.check()).ready
     assert shelf.ready
+
+
+async def test_a_store_that_hangs_holds_up_no_end(background: TaskOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked of it last is given up."""
+    monkeypatch.setattr(shelves, "CLOSE_S", 0.05)
+    shelf, let_go = Shelf("memory:"), asyncio.Event()
+    await shelf.start(background)
+    monkeypatch.setattr(shelf.journal, "close", let_go.wait)
+    async with asyncio.timeout(10):
+        await shelf.close()
+    with pytest.raises(Unavailable, match="closed"):
+        _ = shelf.journal

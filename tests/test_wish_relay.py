@@ -8,8 +8,10 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import pytest
 
 from acceptance.conftest import rig as started_parts
+from relay.devnode.keys import FUNDED
 from tests.stand import signed, submission
 from tests.test_router import hash_of
 
@@ -70,4 +72,35 @@ async def test_wishes_are_kept_by_all_workers(rig: Rig, tmp_path: Path) -> None:
     reply, _ = await client.send(signed(2), Idempotency_Key="pay")
     assert reply["error"]["code"] == -32030
     assert (await client.send(signed(0), Idempotency_Key="pay"))[0] == first
+    assert [arrival["nonce"] for arrival in await chain.arrivals()] == [0, 1]
+
+
+async def test_a_client_that_signs_anew_after_a_time_out(rig: Rig, tmp_path: Path) -> None:
+    """Under the same key it is refused, and told of the first, whether that is in flight or final; without a key both
+    are transactions, and both are shown and watched to their ends."""
+    chain = await rig.chain(mode="pool", block_time_s=None)
+    journal = f"sqlite:///{tmp_path / 'journal.db'}"
+    relay = await rig.relay(chain.url, journal__url=journal, journal__confirmations=1)
+    client, caller = Client(relay.url), rig.caller(relay.url)
+    first, second = hash_of(signed(0)), hash_of(signed(1))
+    await chain.script({"do": "hang", "method": "eth_send*", "times": 1})
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await client.send(signed(0), Idempotency_Key="pay")
+    error = (await client.send(signed(1), Idempotency_Key="pay"))[0]["error"]
+    assert (error["code"], error["data"]) == (-32030, {"hash": first, "state": "sealed", "mayStillLand": True})
+
+    await chain.call("dev_release")
+    assert (await client.send(signed(1)))[0]["result"] == second
+    lane = await caller.call("relay_getLane", FUNDED[0].address)
+    assert [(one["hash"], one["state"], one["mayStillLand"]) for one in lane["open"]] == [
+        (first, "pending", True), (second, "pending", True),
+    ]  # fmt: skip
+    async with asyncio.timeout(30):
+        while {(await client.look(f"/transactions/{hash_}"))["state"] for hash_ in (first, second)} != {"completed"}:
+            await chain.call("dev_mine")
+            await asyncio.sleep(0.05)
+    assert (await caller.call("relay_getLane", FUNDED[0].address))["open"] == []
+    error = (await client.send(signed(2), Idempotency_Key="pay"))[0]["error"]
+    assert (error["code"], error["data"]) == (-32030, {"hash": first, "state": "completed", "mayStillLand": False})
     assert [arrival["nonce"] for arrival in await chain.arrivals()] == [0, 1]

@@ -94,6 +94,11 @@ class Killing:
         self.sender = funded(1)[0]
         self.transfers = [sign(key_of(self.sender), nonce, chain.chain_id) for nonce in range(3)]
 
+    def use(self, store: Store) -> None:
+        """Relays that start from now on have their journal there."""
+        self.store = store
+        self._settings["journal__url"] = store.url
+
     async def relay(self, name: str = "one") -> Part:
         """Start it, or start it again at its place."""
         port = self._ports.setdefault(name, free_port())
@@ -165,11 +170,11 @@ async def killing(
     rig: Rig, store: Store, *flags: str, chain: Mapping[str, object] | None = None, **settings: object
 ) -> AsyncIterator[Killing]:
     """Everything but the relay. ``chain`` changes the chain's settings."""
-    journal = await open_journal(store.url)
+    case = Killing(rig, await rig.chain(**(chain or {})), store, await open_journal(store.url), *flags, **settings)
     try:
-        yield Killing(rig, await rig.chain(**(chain or {})), store, journal, *flags, **settings)
+        yield case
     finally:
-        await journal.close()
+        await case.journal.close()
 
 
 @asynccontextmanager

@@ -245,3 +245,6 @@ DELETE FROM submission WHERE id IN (
 
 -- write_health: can it be written?
 INSERT INTO health (one, at_ms) VALUES (1, :now) ON CONFLICT (one) DO UPDATE SET at_ms = excluded.at_ms;
+
+-- take_room: is there room for more? It is given back
+INSERT INTO seen_count (endpoint, chain_id, sender, count) VALUES (:room, 0, x'', 0);

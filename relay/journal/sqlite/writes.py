@@ -7,7 +7,7 @@ Must not know: threads, the event loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from relay.journal.records import Admission, Answer, Claim, Notice, Record, Sealed, Taken, storable
 from relay.journal.rows import WIDTH, event_of, lane_of, record_of
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from relay.lifecycle import State, Transition
 
 SQL = load("relay.journal.sqlite")
+
+ROOM: Final = "x" * 32_768
+"""A file that has not this much room is full: the next submissions may not fit."""
 
 
 def now_ms(connection: sqlite3.Connection) -> int:
@@ -210,5 +213,9 @@ def note_count(connection: sqlite3.Connection, endpoint: str, chain_id: int, sen
 
 
 def check(connection: sqlite3.Connection) -> None:
-    """Write one row."""
+    """Write one row, and see that there is room for more: a row that is changed in its place needs none."""
     connection.execute(SQL["write_health"], {"now": now_ms(connection)})
+    connection.execute("SAVEPOINT room")
+    connection.execute(SQL["take_room"], {"room": ROOM})
+    connection.execute("ROLLBACK TO room")
+    connection.execute("RELEASE room")
