@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from relay.testing import intake
 from relay.testing.samples import admitted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
 
@@ -274,3 +275,45 @@ async def test_a_url_that_means_nothing(url: str) -> None:
     """Its fault shows the forms that there are."""
     with pytest.raises(Unusable, match=r"\[journal\] url.*sqlite:///relative"):
         await open_journal(url)
+
+
+def removed(path: Path) -> None:
+    """Its name leads nowhere."""
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced(path: Path) -> None:
+    """Its name leads to another file, as after a restore under a running relay."""
+    removed(path)
+    path.touch()
+
+
+@pytest.mark.parametrize("lose", [removed, replaced])
+async def test_a_file_that_is_gone_takes_nothing_more(
+    journal: SqliteJournal, path: Path, lose: Callable[[Path], None]
+) -> None:
+    """What were written into it would be lost at the next start."""
+    await journal.admit([intake()])
+    lose(path)
+    with pytest.raises(Unusable, match="removed or replaced; restart the relay"):
+        await journal.admit([intake()])
+    with pytest.raises(Unusable, match="removed or replaced"):
+        await journal.check()
+
+
+async def test_damage_that_a_read_finds_ends_the_writing(path: Path) -> None:
+    """It is in /readyz, and nothing is promised on such a file."""
+    journal = await SqliteJournal.open(path)
+    await journal.admit([intake(nonce) for nonce in range(300)])
+    await journal.close()
+    damage(path, pages=30)
+    damaged = await SqliteJournal.open(path)
+    operations: tuple[Callable[[], Awaitable[Any]], ...] = (
+        damaged.unfinished,
+        damaged.check,
+        partial(damaged.admit, [intake()]),
+    )
+    for operation in operations:
+        with pytest.raises(Unusable, match="is damaged"):
+            await operation()
+    await damaged.close()

@@ -253,3 +253,55 @@ async def test_a_recorded_yes_is_no_end_for_who_comes_later() -> None:
         assert code(later) == -32040
         assert (await path(stand, signed(0)))[-1] == (QUEUED, Reason.HELD_NOT_NOW)
         assert (await record(stand, signed(0))).mode is Mode.ACCEPTED
+
+
+async def test_what_is_on_the_chain_by_another_is_no_refusal() -> None:
+    """It waited here until its time was over; another instance had sent it, and it is final: its client hears yes."""
+    shelf = ProxiedShelf()
+    async with Stand.recording(shelf, ordering={"max_wait_s": 1, "reorder_window_ms": 60_000}) as stand:
+        waiting = stand.route(submission(signed(1)))
+        await asyncio.wait([shelf_entered(stand)])
+        await sealed(stand, signed(1))
+        await decided(stand, signed(1), (PENDING, None), (State.MINED, None), (State.COMPLETED, None))
+
+        assert "result" in json.loads((await waiting).body)
+        assert stand.node.arrivals.total == 0
+
+
+def shelf_entered(stand: Stand) -> asyncio.Future[None]:
+    """Done when the one submission in flight is on disk."""
+    (one,) = stand.submitter._ends.all()
+    return one.known_row.ready
+
+
+async def test_failed_by_another_meanwhile_it_is_a_new_attempt() -> None:
+    """Its client was told no elsewhere; here the same bytes are sent in the same turn."""
+    shelf = ProxiedShelf()
+    async with Stand.recording(shelf) as stand:
+
+        async def fail() -> None:
+            await decided(stand, signed(0), (FAILED, Reason.FUNDS))
+
+        shelf.proxy.beside["seal"] = fail
+
+        assert "result" in await stand.send(signed(0))
+        assert [state for state, _ in await path(stand, signed(0))] == [QUEUED, FAILED, QUEUED, SEALED, PENDING]
+
+
+async def test_a_yes_that_another_gave_changes_what_a_no_leads_to() -> None:
+    """Another instance's client was told yes while this one was at the node: it is held, and nobody is told no."""
+    shelf = ProxiedShelf()
+    async with Stand.recording(shelf) as stand:
+
+        async def promise() -> None:
+            shelf.proxy.beside.clear()
+            now = await record(stand, signed(0))
+            yes = Decision(now.id, now.state, now.version, now.state, reason=now.reason, mode=Mode.ACCEPTED)
+            await shelf_of(stand).journal.decide([yes])
+
+        shelf.proxy.beside["decide"] = promise
+        stand.node.script.add(Refuse(message="insufficient funds for gas * price + value", times=1))
+
+        assert code(await stand.send(signed(0))) == -32040
+        last = await record(stand, signed(0))
+        assert (last.state, last.reason, last.mode) == (QUEUED, Reason.HELD_FUNDS, Mode.ACCEPTED)

@@ -14,7 +14,8 @@ from relay.settlement import landing, rules
 from relay.settlement.evidence import RESEND, Canon, Counts, Evidence, Leave, Move, Resend, Sight
 from relay.settlement.landing import ABSENCES
 from relay.settlement.looks import Looks
-from relay.settlement.rules import LOOKS, OVERDUE, PRIVATE_MS, SWEEP, TIMEOUT_MS, Rules, concluded, overdue
+from relay.settlement.reach import Reach
+from relay.settlement.rules import LOOKS, OVERDUE, PRIVATE_MS, SWEEP, TIMEOUT_MS, Rules, concluded, is_young, overdue
 from relay.telemetry import metrics
 from relay.verdict import Client
 from tests.settlement_page import PAGE, drawn
@@ -332,3 +333,39 @@ def test_besus_pending_count_says_nothing_below_an_open_nonce() -> None:
     assert looks._of(lower, told, [lower, higher, stranger]) == free
     assert looks._of(lower, told, [lower]) == free, "the next page may have a higher one"
     assert looks._of(lower, told, [lower, stranger]) == told
+
+
+def walked(*rows: tuple[int, bool]) -> list[int | None]:
+    """The reach of each of (nonce, is it filled?), the chain's count being `NONCE`."""
+    reach, seen = Reach(), []
+    for nonce, filled in rows:
+        here = reach.of(evidence(State.QUEUED, nonce=nonce))
+        seen.append(here.reach)
+        if filled:
+            reach.filled(here.record)
+    return seen
+
+
+def test_what_is_held_fills_no_nonce() -> None:
+    """What stands above one that is not sent now would be refused, and its budget used up, for a gap."""
+    held, sent = (NONCE, False), (NONCE, True)
+
+    assert walked(held, (NONCE + 1, False), (NONCE + 2, False)) == [NONCE, NONCE, NONCE]
+    assert walked(sent, (NONCE + 1, True), (NONCE + 2, False)) == [NONCE, NONCE + 1, NONCE + 2]
+    assert walked(sent, (NONCE + 1, False), (NONCE + 2, False)) == [NONCE, NONCE + 1, NONCE + 1]
+
+
+def test_another_sender_begins_anew() -> None:
+    """And where no count was said there is no reach."""
+    reach = Reach()
+    reach.filled(reach.of(evidence(State.QUEUED)).record)
+
+    assert reach.of(evidence(State.QUEUED, sender=b"\xbb" * 20, nonce=NONCE + 1)).reach == NONCE
+    assert reach.of(evidence(State.QUEUED, reach=None)).reach is None
+
+
+@pytest.mark.parametrize("state", [*OUT, State.QUEUED, State.SEALED])
+def test_what_is_from_the_future_is_old(state: State) -> None:
+    """The clock was set back: it would be young for as long as the jump."""
+    assert not is_young(state, -3_600_000, KNOBS)
+    assert is_young(state, -5, KNOBS)

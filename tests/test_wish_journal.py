@@ -12,10 +12,12 @@ import pytest
 
 from relay.devnode.faults import Hang, Refuse
 from relay.journal.faults import Unavailable
+from relay.journal.records import Intake
 from relay.journal.shelf import Shelf
 from relay.lifecycle import Mode, Reason, State
 from relay.recorder.taking_up import TakingUp
 from relay.router import Answer, Forward
+from relay.transaction import decode
 from relay.wish import NO_WISH, Wish
 from tests.stand import CHAIN_ID, Stand, signed, submission
 from tests.test_router import hash_of
@@ -399,3 +401,37 @@ async def test_what_no_store_can_hold_takes_no_key(tmp_path: Path) -> None:
         assert isinstance(plain, asyncio.Future)
         here.stand.submitter.give_up()
         await plain
+
+
+async def test_a_handle_for_a_copy_is_given_when_the_promise_is_on_disk(tmp_path: Path) -> None:
+    """The first client waits for the verdict, the second one is told yes: a crash right after that forgets nothing."""
+    async with keeping(tmp_path) as here:
+        here.hang()
+        first = here.ask(signed(0))
+        await here.reached()
+        answer, headers = told(await here.ask(signed(0), ASYNC))
+        record = await here.record(signed(0))
+
+        assert answer["result"] == hash_of(signed(0))
+        assert "Location" in headers
+        assert (record.state, record.mode) == (State.SEALED, Mode.ACCEPTED)
+        here.resume()
+        assert "result" in told(await first)[0]
+        assert (await here.record(signed(0))).state is State.PENDING
+
+
+async def test_a_record_that_another_made_promises_before_it_is_told(tmp_path: Path) -> None:
+    """It was there, for a client who waits elsewhere: what a node refuses now is held, for this client counts on it."""
+    async with keeping(tmp_path) as here:
+        raw = signed(0)
+        decoded = decode(bytes.fromhex(raw[2:]))
+        entry = Intake(
+            CHAIN_ID, decoded.sender_bytes, 0, bytes.fromhex(decoded.hash[2:]), decoded.raw, "eth_sendRawTransaction"
+        )
+        await here.shelf.journal.admit([entry])
+        here.hang(Refuse(message=FUNDS))
+        answer, _ = told(await here.ask(raw, ASYNC))
+
+        assert answer["result"] == hash_of(raw)
+        assert (await here.record(raw)).mode is Mode.ACCEPTED
+        here.resume()

@@ -141,6 +141,7 @@ class Way(Opening):
         refused = (await journal.decide([fail]))[0]
         assert isinstance(refused, Forbidden)
         assert (refused.record.attempts, refused.record.open_attempts) == (2, 1)
+        assert refused.record.tries == 1, "sends of one turn are one try"
         assert refused.record.version == fail.version
 
     async def test_the_facts_of_a_decision_count_for_its_guard(self, journal: Journal) -> None:
