@@ -240,7 +240,7 @@ WORDS: Final[dict[Reason, Meaning]] = {
     Reason.RESENDS_USED_UP: _row(_G, "dead_letter", "sent max_resends times, and still not on the chain"),
     Reason.REFUSED_UNPROVEN: _row(_G, "dead_letter", "the client was told an error that proves nothing; not resent"),
     Reason.RETRIED: _row(_N, "queued", "taken up again"),
-    Reason.RESENT: _row(_N, "sealed sent pending", "the same bytes were sent again"),
+    Reason.RESENT: _row(_N, "sealed sent pending", "one more send of the same bytes was asked for"),
     Reason.REORGANISED: _row(_N, "pending mined", "a reorganisation took its block back"),
     Reason.REVERTED: _row(_N, "mined completed", "it is on the chain, and its execution failed"),
     Reason.NONCE_TAKEN: _row(_N, "superseded", "another transaction took its nonce for good"),

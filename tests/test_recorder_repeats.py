@@ -305,3 +305,19 @@ async def test_a_yes_that_another_gave_changes_what_a_no_leads_to() -> None:
         assert code(await stand.send(signed(0))) == -32040
         last = await record(stand, signed(0))
         assert (last.state, last.reason, last.mode) == (QUEUED, Reason.HELD_FUNDS, Mode.ACCEPTED)
+
+
+async def test_what_a_person_ended_is_not_taken_up_by_a_turn() -> None:
+    """Failed by an operator before its turn, for a client who was told yes: it is not sent, and stays failed."""
+    shelf = ProxiedShelf()
+    async with Stand.recording(shelf) as stand:
+
+        async def fail() -> None:
+            await decided(stand, signed(0), (FAILED, Reason.BY_OPERATOR))
+
+        shelf.proxy.beside["seal"] = fail
+        submission_ = enter(stand, signed(0), Mode.ACCEPTED)
+        await submission_.outcome
+
+        assert stand.node.arrivals.total == 0
+        assert [state for state, _ in await path(stand, signed(0))] == [QUEUED, FAILED]

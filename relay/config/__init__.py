@@ -26,7 +26,7 @@ from relay.config.options import (
 )
 from relay.config.redis import doubts
 from relay.config.sources import ENV_PREFIX, check, load, variable
-from relay.config.values import ConfigFault, address, denied, masked, trusting
+from relay.config.values import ConfigFault, address, denied, masked, split_hosts, trusting
 from relay.config.webhooks import secret_bytes
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "masked",
     "secret_bytes",
     "shown",
+    "split_hosts",
     "trusting",
     "variable",
 ]

@@ -13,9 +13,9 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
-from relay.config.values import MAX_PORT, ConfigFault, has_bad_port, masked
+from relay.config.values import MAX_PORT, ConfigFault, has_bad_port, masked, split_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,10 +108,7 @@ def doubts(settings: Settings) -> Iterator[str]:
 
 
 def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
+    parts = split_hosts(url)
     form = FORMS.get(parts.scheme)
     if form is not None and has_bad_port(parts):
         raise ConfigFault(f"redis.url: the port behind a host is not a number from 1 to {MAX_PORT}")

@@ -77,6 +77,13 @@ def check_url(path: str, url: str, *schemes: str) -> None:
         )
 
 
+def split_hosts(url: str) -> SplitResult:
+    """The parts of a URL that may name several hosts, some in brackets; the library's own way takes no such mixture."""
+    scheme, _, rest = url.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}://hosts{rest[len(hosts) :]}")._replace(netloc=hosts)
+
+
 def has_bad_port(parts: SplitResult) -> bool:
     """Is a port of its hosts, of which there may be several, none? With an @ behind the hosts, it is a password's."""
     if "@" in parts.path + parts.query + parts.fragment:

@@ -79,16 +79,17 @@ class Api:
         return Answer(shown | {"idempotencyKeys": own.keys(await journal.keys(record.id))}, record.version)
 
     async def lanes(self, asked: Asked) -> Answer:
-        """Those with something live; or those that are paused, in one page."""
+        """Those with something live, in pages, and with the first page those that are paused: so many of each."""
         paused = await self._journal.paused()
+        listed = [] if asked[AFTER] else [views.lane(lane) for lane in paused[: asked[LIMIT]]]
         if asked[PAUSED]:
-            return Answer({"lanes": [], "paused": [views.lane(lane) for lane in paused], "next": None})
+            return Answer({"lanes": [], "paused": listed, "next": None})
         rows = await self._journal.outstanding(asked[AFTER] or START, limit=asked[LIMIT])
         held = {(lane.chain_id, lane.sender) for lane in paused}
         last = rows[-1] if len(rows) == asked[LIMIT] else None
         following = None if last is None else f"{last.chain_id}-{views.data(last.sender)}"
         shown = [own.waiting_lane(row, paused=(row.chain_id, row.sender) in held) for row in rows]
-        return Answer({"lanes": shown, "paused": [views.lane(lane) for lane in paused], "next": following})
+        return Answer({"lanes": shown, "paused": listed, "next": following})
 
     async def lane(self, asked: Asked) -> Answer | Problem:
         """One of them, in full. A lane that was never used is an empty one."""

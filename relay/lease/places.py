@@ -10,13 +10,15 @@ Must not know: what is said to the server.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+
+from relay.config import split_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,7 @@ class Place:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
-        self._parts = urlsplit(url)
+        self._parts = split_hosts(url)
         self.clustered = self._parts.scheme == "redis+cluster"
         self._options: dict[str, Any] = {
             "socket_timeout": timeout_s,

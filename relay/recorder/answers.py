@@ -53,14 +53,19 @@ def ended(submission: Submission, record: Record) -> Outcome:
 
 def unsealed(fault: Exception) -> Refusal:
     """The intent could not be written: nothing is sent, and its record says so before this is told."""
-    return errors.JOURNAL_UNAVAILABLE.refusal(detail=str(fault))
+    return errors.JOURNAL_UNAVAILABLE.refusal(detail=_for_clients(fault))
+
+
+def _for_clients(fault: Exception) -> str:
+    """Where the journal lies, and what is wrong with it, is in the log and in /readyz."""
+    return "send again shortly" if isinstance(fault, Unavailable) else "its operator must act"
 
 
 def unwritten(submission: Submission, fault: Exception) -> Outcome:
     """The record could not be written: nothing was sent; but if it may be there, it may be sent later."""
     if isinstance(fault, Unavailable) and fault.maybe:
         return submission.unknown
-    return errors.JOURNAL_UNAVAILABLE.refusal(detail=str(fault))
+    return errors.JOURNAL_UNAVAILABLE.refusal(detail=_for_clients(fault))
 
 
 def _shown(record: Record) -> dict[str, object]:

@@ -21,6 +21,7 @@ import structlog
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.records import Decision, Missing, Record, Stale
 from relay.lifecycle import LIVE, Mode, State
+from relay.recorder import answers
 from relay.submission import Accepted
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4)
 INSIST_S: Final = 2.0
 TAKEN: Final = frozenset({State.PENDING, State.MINED, State.COMPLETED})
 """A node has it, or had it: this process or another handed it on."""
+WITHDRAWN: Final = frozenset({State.CANCELLED, State.SUPERSEDED})
+"""Somebody else ended it, whatever it waited for here."""
 FAULTS: Final = (Unavailable, Unusable)
 
 
@@ -206,9 +209,12 @@ def _moved_in_place(seen: Record, newest: Record) -> bool:
 def _tell(end: End, *, open_: bool) -> None:
     """``open_``: it may still land, as far as the record says. What a node has had by then is no refusal."""
     submission, outcome = end.submission, end.outcome
-    if not isinstance(outcome, Accepted | None):
-        if submission.known_row.written and submission.known_row.record.state in TAKEN:
+    if not isinstance(outcome, Accepted | None) and submission.known_row.written:
+        record = submission.known_row.record
+        if record.state in TAKEN:
             outcome = submission.own_hash
+        elif record.state in WITHDRAWN:
+            outcome = answers.closed(record)
         elif open_:
             outcome = submission.unknown
     end.told(submission, outcome)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from relay.journal.faults import Unavailable, Unusable
 from relay.journal.idempotency import Repeat, judge
 from relay.journal.records import Decision, Forbidden, Intake, Missing, Record, Stale
@@ -56,6 +58,7 @@ class Entering:
         self._group: list[tuple[Submission, int]] = []
         self._written = metrics.journal_writes.cell("admit", "done")
         self._failed = metrics.journal_writes.cell("admit", "failed")
+        self._log = structlog.get_logger("relay.recorder")
 
     def enter(self, submission: Submission, chain_id: int) -> None:
         """Put it into the next group. From here on it has a row."""
@@ -95,6 +98,7 @@ class Entering:
             admissions = await self._shelf.journal.admit([self._intake(*one) for one in group])
         except FAULTS as fault:
             self._failed.n += len(group)
+            self._log.warning("the journal cannot be written, submissions are refused", error=str(fault))
             self._fail(submissions, fault)
             return
         self._written.n += len(group)

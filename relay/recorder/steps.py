@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from relay.lifecycle import Mode, Reason, State, Step, consequence, transition
+from relay.lifecycle import TERMINAL, Mode, Reason, State, Step, consequence, transition
 from relay.verdict import Disposition
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def after(record: Record, how: How, mode: Mode, *, uncertain: bool, resumed: boo
 
     ``uncertain``: an earlier attempt is still open. ``resumed``: nobody waits for it who could be told no.
     """
-    if resumed and how is Reason.TURNED_AWAY:
-        return None
+    if record.state in TERMINAL or (resumed and how is Reason.TURNED_AWAY):
+        return None  # an end that somebody else has decided is left to persons, to clients and to proof
     if resumed and how is Reason.NOT_SENT:
         mode = Mode.ACCEPTED
     step = _unsent(how, mode, uncertain) if isinstance(how, Reason) else consequence(how, mode, uncertain=uncertain)
