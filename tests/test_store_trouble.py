@@ -30,7 +30,7 @@ async def test_a_file_that_is_locked_for_too_long(rig: Rig, tmp_path: Path) -> N
         async with case.store.held():
             await crowd.once(case.transfers, [relay.url])
             assert [post.code for post in crowd.refused] == [-32032] * 3
-            assert await relay.process.line("the journal cannot be written.*locked")
+            await relay.process.line("the journal cannot be written.*locked")
             assert await case.chain.arrivals() == []
             assert await case.chain.count(case.sender.address) == 0
         await crowd.once(case.transfers, [relay.url])

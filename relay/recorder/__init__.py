@@ -200,7 +200,7 @@ class Recorder:
             return
         row, newest, permit = submission.known_row, refused.record, submission.permit
         row.record = newest
-        if newest.releases_key:
+        if newest.releases_key and newest.reason is not Reason.BY_OPERATOR:
             failed.append(submission)  # elsewhere, and its client knows: here the same bytes are a new attempt
         elif transition(newest.state, State.SEALED) is None:
             hints[submission] = answers.ended(submission, newest)
