@@ -100,7 +100,7 @@ async def test_what_one_of_two_left_lands_once(
         await case.all_landed_once()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 async def test_random_kills_under_load_lose_and_double_nothing(rig: Rig, tmp_path: Path, measured: Measured) -> None:
     """Two hundred; clients send the same bytes until they are told yes, and each yes is on the chain once."""
     chance = random.Random(SEED)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acceptance.rig.kills import SUBMISSIONS, PostgresStore, killing, sent
+from acceptance.rig.workers import signal_all
 from relay.journal.records import Taken
 from relay.lifecycle import State
 from tests.postgres_server import PostgresPrograms, PostgresServer
@@ -42,14 +43,14 @@ async def test_a_woken_writers_decision_is_refused_and_its_facts_are_kept(
         await case.chain.script({"do": "hang", "method": SUBMISSIONS, "when": when, "times": 1})
         async with sent(stopped, first):
             await case.hanging()
-            stopped.process.signal(signal.SIGSTOP)
+            signal_all(stopped, signal.SIGSTOP)
             await asyncio.sleep(4 * LEASE_MS / 1000)  # the length of the pause is the point
             crowd = rig.crowd()
             await crowd.once(first, [other.url])
             assert not crowd.refused
             await case.chain.call("dev_release")
             await case.until(case.answered)
-            stopped.process.signal(signal.SIGCONT)
+            signal_all(stopped, signal.SIGCONT)
             await stopped.process.line("a decision came late")
         await rig.crowd().once(case.transfers[1:], [stopped.url])
         await case.all_landed_once()

@@ -23,6 +23,14 @@ def pids(parent: int) -> dict[int, int]:
     return found
 
 
+def signal_all(relay: Part, what: signal.Signals) -> None:
+    """Send a signal to the relay and to each worker: they are no group."""
+    workers = pids(relay.process.pid).values()
+    relay.process.signal(what)
+    for pid in workers:
+        os.kill(pid, what)
+
+
 def signal_worker(relay: Part, number: int, what: signal.Signals) -> int:
     """Send a signal to one worker. Returns its process."""
     pid = pids(relay.process.pid)[number]
