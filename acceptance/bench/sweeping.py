@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
+import os
 import sqlite3
 import sys
 import time
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
 
+from acceptance.rig.processes import memory_bytes
 from acceptance.rig.signing import random_keys, sign
 from relay import config
 from relay.journal.shelf import Shelf
@@ -31,12 +31,14 @@ from relay.upstream.identity import Identity
 from relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from relay.journal.records import Payload, Record
 
 CHAIN_ID: Final = 1337
 SENDERS: Final = 1000
 DAY_MS: Final = 86_400_000
-PAGE_KIB: Final = resource.getpagesize() / 1024
+MIB: Final = 2**20
 
 
 async def _taken(_record: Record, _payload: Payload) -> bool:
@@ -45,10 +47,6 @@ async def _taken(_record: Record, _payload: Payload) -> bool:
 
 def _report(name: str, error: BaseException) -> None:
     raise RuntimeError(name) from error
-
-
-def _rss_mib() -> float:
-    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * PAGE_KIB / 1024
 
 
 async def _sweep(file: str, node: str) -> dict[str, float]:
@@ -64,7 +62,7 @@ async def _sweep(file: str, node: str) -> dict[str, float]:
         shelf, client, identity, settings, metrics, upstream="node", actor="bench", report=_report,
         clock=time.monotonic, take_up=_taken, holds=lambda _: False,
     )  # fmt: skip
-    before, began, cpu = _rss_mib(), time.monotonic(), time.process_time()
+    before, began, cpu = memory_bytes(os.getpid()) / MIB, time.monotonic(), time.process_time()
     settlement.start(background)
     sweeps = 1
     while await settlement.sweep_now() is End.CUT:
@@ -74,7 +72,7 @@ async def _sweep(file: str, node: str) -> dict[str, float]:
         "sweeps": sweeps,
         "seconds": time.monotonic() - began,
         "cpu_s": time.process_time() - cpu,
-        "grown_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before,
+        "grown_mib": memory_bytes(os.getpid(), "VmHWM") / MIB - before,
     }
     await settlement.close()
     await background.close()
