@@ -321,3 +321,22 @@ async def test_what_a_person_ended_is_not_taken_up_by_a_turn() -> None:
 
         assert stand.node.arrivals.total == 0
         assert [state for state, _ in await path(stand, signed(0))] == [QUEUED, FAILED]
+
+
+async def test_a_yes_that_was_given_here_while_the_end_was_written_is_no_late_decision() -> None:
+    """What is known here is newer than what the decision was made on: it is made once more, and the record moves on."""
+    shelf = ProxiedShelf()
+    async with Stand.recording(shelf) as stand:
+
+        async def promise() -> None:
+            shelf.proxy.beside.clear()
+            (one,) = stand.submitter._ends.all()
+            promised = stand.submitter.promise(one)
+            assert promised is not None
+            assert await promised
+
+        shelf.proxy.beside["decide"] = promise
+
+        assert "result" in await stand.send(signed(0))
+        last = await record(stand, signed(0))
+        assert (last.state, last.mode) == (PENDING, Mode.ACCEPTED)

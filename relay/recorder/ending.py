@@ -124,13 +124,14 @@ class Ending:
         if facts := [fact for end in staying for fact in end.submission.known_row.facts]:
             await self._shelf.journal.note(facts)
         results: Sequence[Record | Refused] = ()
+        seen = [end.submission.known_row.record for end in moving]
         if moving:
             results = await self._shelf.journal.decide([self._decision(end) for end in moving])
         for end in staying:
             end.submission.known_row.facts.clear()
             _tell(end, open_=end.submission.known_row.record.state in LIVE)
-        for end, result in zip(moving, results, strict=True):
-            self._decided(end, result)
+        for end, before, result in zip(moving, seen, results, strict=True):
+            self._decided(end, before, result)
 
     def _decision(self, end: End) -> Decision:
         submission, step, row = end.submission, end.step, end.submission.known_row
@@ -148,10 +149,11 @@ class Ending:
             facts=tuple(row.facts),
         )
 
-    def _decided(self, end: End, result: Record | Refused) -> None:
+    def _decided(self, end: End, seen: Record, result: Record | Refused) -> None:
+        """What came of a decision that was made on ``seen``; what is known here may be newer by now."""
         row, open_ = end.submission.known_row, True
         row.facts.clear()
-        if isinstance(result, Stale) and _moved_in_place(row.record, result.record):
+        if isinstance(result, Stale) and _moved_in_place(seen, result.record):
             self._again(end, result.record)
             return
         if isinstance(result, Record):
@@ -198,7 +200,7 @@ class Ending:
         mine = end.step is not None and newest.version == row.record.version + 1 and newest.state is end.step.target
         if mine:
             await self._shelf.journal.note(row.facts)  # it may have been another's all the same
-            self._decided(end, newest)
+            self._decided(end, row.record, newest)
         return mine
 
 

@@ -202,7 +202,6 @@ class Entering:
 
     def _retry(self, submission: Submission) -> Decision:
         record = _row(submission).record
-        assert record is not None
         return Decision(
             record.id,
             record.state,
